@@ -1,0 +1,93 @@
+package attribution
+
+// measured is one work request whose latency has been cut into segments: what
+// the engine hands to the aggregates. It is reused for the next one, so the
+// aggregates copy what they keep. It holds no strings: names are resolved
+// when the Report is made.
+type measured struct {
+	qp       *queuePair
+	index    int64 // place in the QP's send or receive queue since the window began
+	receive  bool
+	opcode   uint8  // enum ibv_wr_opcode of the post; for receives enum ibv_wc_opcode
+	bytes    uint64 // of the chain: the WR and the unsignalled ones before it in its post call
+	chained  int32  // WRs of the chain, itself included
+	retired  int32  // unsignalled WRs that this completion retired, of this and of earlier calls
+	retBytes uint64 // their bytes
+
+	wrID               uint64
+	status             uint32
+	postTID, reapTID   uint32
+	postCPU, reapCPU   uint16
+	postBegin, postEnd uint64
+	doneLow, doneHigh  uint64 // done lies in between
+	done               uint64 // best estimate, inside [doneLow, doneHigh]
+	reap               uint64
+	doneSource         DoneSource
+	demand             Demand
+	depth              int32 // WRs in flight on the QP at post_begin
+	pollers            int32 // threads that polled its CQ lately
+	stack              uint64
+
+	// segments cut [postBegin, reap] without gap or overlap, in order. For
+	// receives they cut [done, reap], and peerWait is [post_recv, done].
+	segments []segment
+	peerWait uint64
+	// uncertain: the doubt exceeds 1 us and 10 % of the latency; the doubtful
+	// part is a segment of class Undecided.
+	uncertain bool
+}
+
+// latency in ns: reap - post_begin, for receives reap - done.
+func (m *measured) latency() uint64 {
+	if m.receive {
+		return m.reap - m.done
+	}
+	return m.reap - m.postBegin
+}
+
+// segment is a part of a latency with one cause.
+type segment struct {
+	begin, end uint64
+	cause      Cause
+	who        culprit
+	tid        uint32 // the thread it happened to; 0: none
+	cpu        int32  // -1: unknown
+}
+
+// culpritKind says what a culprit's fields mean.
+type culpritKind uint8
+
+const (
+	nobody         culpritKind = iota
+	culpritTask                // id is a thread id, pid its thread group, name its comm
+	culpritIRQ                 // id is the line, name its action
+	culpritSoftirq             // id is the softirq number
+	culpritTimer               // the local timer
+	culpritIPI                 // id is the vector
+	culpritSyscall             // id is the system call number
+)
+
+// culprit names who was behind a segment, without a string.
+type culprit struct {
+	kind    culpritKind
+	id, pid uint32
+	cgroup  uint64
+	name    [16]byte
+}
+
+// queuePair is one generation of a queue pair (numbers and addresses are reused).
+type queuePair struct {
+	pid        uint32
+	num        uint32
+	generation uint32
+	addr       uint64
+	qpType     uint32 // enum ibv_qp_type
+	destNum    uint32 // 0: unknown
+	peer       string // "lid 1 qp 0x105", built once
+	device     string
+	port       uint8
+	maxSendWR  uint32
+
+	sendQueue workQueue
+	recvQueue workQueue
+}
