@@ -247,7 +247,7 @@ struct stack_record {
 	__u64 ip;		/* of the probe */
 	__u64 sp;
 	__u64 fp;
-	__u64 regs[6];		/* callee-saved, in the order of the architecture's DWARF numbers */
+	__u64 regs[6];		/* x86-64: rbx, rbp, r12-r15; arm64: x30 (lr), x19-x23 */
 	__u32 size;
 	__u32 pad;
 	__u8 bytes[];
