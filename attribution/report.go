@@ -15,9 +15,14 @@ type Report struct {
 
 	Latency   Distribution
 	Undecided Distribution
-	Uncertain int64 // WRs whose doubt exceeds both 1 us and 10 % of their latency
-	Classes   [numClasses]Distribution
-	Probe     Distribution // software.probe, kept out of Software
+	Uncertain int64        // WRs whose doubt exceeds both 1 us and 10 % of their latency
+	Doubt     Distribution // DoneHigh - DoneLow of these WRs
+	// Classes and Undecided add up: the sum of TotalNS over Classes (Undecided is
+	// one of its entries, and repeated above) is Latency.TotalNS.
+	Classes [numClasses]Distribution
+	// Probe is software.probe: a part of Classes[Software], subtracted where
+	// shares are printed.
+	Probe Distribution
 
 	AtP50, AtP99 Split
 	Causes       []CauseTotal // by falling TotalNS
@@ -63,7 +68,8 @@ type Distribution struct {
 const RelativeError = 0.01
 
 // Split is the mean latency of the WRs ranked around a percentile, and its parts:
-// unlike marginal percentiles, the parts add up.
+// unlike marginal percentiles, the parts add up: the sum of ClassNS is LatencyNS.
+// The probes' part of ClassNS[Software] is found in Causes.
 type Split struct {
 	Count     int64 // WRs averaged
 	LatencyNS float64
