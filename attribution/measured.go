@@ -87,6 +87,14 @@ type queuePair struct {
 	device     string
 	port       uint8
 	maxSendWR  uint32
+	state      uint32 // enum ibv_qp_state
+
+	// As given to modify_qp; 0: not seen.
+	maxRDAtomic uint8 // READs and atomics in flight
+	timeout     uint8 // 4.096 us * 2^timeout
+	retryCount  uint8
+	rnrRetry    uint8
+	minRNRTimer uint8 // what this side asks of its peer
 
 	sendQueue workQueue
 	recvQueue workQueue
