@@ -64,6 +64,16 @@ func describe(off uint64, text string) string {
 	return fmt.Sprintf("%s at entry+%d, emulated", text, off)
 }
 
+// Emulated says whether the kernel emulates the instruction that code holds.
+func Emulated(machine elf.Machine, code []byte) bool {
+	step, ok := steppers[machine]
+	if !ok {
+		return false
+	}
+	in, ok := step(code)
+	return ok && in.emulated
+}
+
 // instruction is what Entry needs to know of one instruction.
 type instruction struct {
 	size     int

@@ -1,0 +1,186 @@
+package pollpath
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+)
+
+// TestCompiled builds the polling pattern in every way that a distribution
+// might, counts hits of the proposed sites in the running program, and demands
+// one per completion and none per empty poll.
+func TestCompiled(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it places uprobes")
+	}
+	counter := newHitCounter(t)
+	for _, cc := range []string{"gcc", "clang"} {
+		if _, err := exec.LookPath(cc); err != nil {
+			t.Fatalf("%s is needed: run make deps", cc)
+		}
+		for _, opt := range []string{"-O0", "-O1", "-O2", "-O3", "-Os"} {
+			for _, extra := range []string{"-fcf-protection=none", "-fcf-protection=full", "-fno-jump-tables", "-fPIC -fcf-protection=full -fomit-frame-pointer"} {
+				t.Run(cc+opt+" "+extra, func(t *testing.T) {
+					exe := filepath.Join(t.TempDir(), "poll")
+					args := append(strings.Fields(extra), opt, "-g0", "-o", exe, "testdata/poll.c")
+					if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+						t.Fatalf("%s: %v\n%s", cc, err, out)
+					}
+					counter.check(t, exe)
+				})
+			}
+		}
+	}
+}
+
+// hitCounter counts in an array map how often each site, told by its cookie,
+// was hit.
+type hitCounter struct {
+	hits *ebpf.Map
+	prog *ebpf.Program
+}
+
+func newHitCounter(t *testing.T) *hitCounter {
+	t.Helper()
+	if err := rlimit.RemoveMemlock(); err != nil {
+		t.Fatal(err)
+	}
+	hits, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hits.Close() })
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.Kprobe, License: "Dual BSD/GPL", Instructions: asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.LoadMapPtr(asm.R1, hits.FD()),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "out"),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
+		asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { prog.Close() })
+	return &hitCounter{hits, prog}
+}
+
+func (c *hitCounter) check(t *testing.T, exe string) {
+	machine, code := codeOf(t, exe)
+	entry := symbol(t, exe, "poll_cq")
+	candidates, err := Find(machine, code, entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact := 0
+	for _, cand := range candidates {
+		const empty, completions = 500, 300
+		hits, err := c.run(exe, cand.Sites, empty, completions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%#x emulated %v, %s: %d hits for %d completions", cand.Sites, cand.Emulated, cand.Why, hits, completions)
+		if hits == completions {
+			exact++
+		}
+	}
+	if exact == 0 {
+		t.Errorf("no candidate of %d is hit once per completion", len(candidates))
+	}
+}
+
+// run starts the program, places the probes while it waits, lets it poll.
+func (c *hitCounter) run(exe string, sites []uint64, empty, completions int) (uint64, error) {
+	if err := c.hits.Put(uint32(0), uint64(0)); err != nil {
+		return 0, err
+	}
+	cmd := exec.Command(exe, fmt.Sprint(empty), fmt.Sprint(completions))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	defer cmd.Process.Kill()
+	r := bufio.NewReader(out)
+	if _, err := r.ReadString('\n'); err != nil {
+		return 0, err
+	}
+	ex, err := link.OpenExecutable(exe)
+	if err != nil {
+		return 0, err
+	}
+	f, err := elf.Open(exe)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for _, s := range sites {
+		off, err := fileOffset(f, s)
+		if err != nil {
+			return 0, err
+		}
+		l, err := ex.Uprobe("site", c.prog, &link.UprobeOptions{Address: off, PID: cmd.Process.Pid})
+		if err != nil {
+			return 0, fmt.Errorf("probe at %#x: %w", s, err)
+		}
+		defer l.Close()
+	}
+	fmt.Fprintln(in)
+	io.Copy(io.Discard, r)
+	if err := cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("the program was harmed: %w", err)
+	}
+	var n uint64
+	return n, c.hits.Lookup(uint32(0), &n)
+}
+
+func fileOffset(f *elf.File, addr uint64) (uint64, error) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && addr >= p.Vaddr && addr < p.Vaddr+p.Filesz {
+			return addr - p.Vaddr + p.Off, nil
+		}
+	}
+	return 0, errors.New("address in no executable segment")
+}
+
+func symbol(t *testing.T, path, name string) uint64 {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	t.Fatalf("%s has no symbol %s", path, name)
+	return 0
+}

@@ -1,0 +1,125 @@
+package pollpath
+
+import (
+	"debug/elf"
+	"os"
+	"testing"
+)
+
+// codeOf reads an ELF file's loaded bytes by virtual address.
+func codeOf(t testing.TB, path string) (elf.Machine, Code) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	type segment struct {
+		addr uint64
+		data []byte
+	}
+	var segments []segment
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		data := make([]byte, p.Filesz)
+		if _, err := p.ReadAt(data, 0); err != nil {
+			t.Fatal(err)
+		}
+		segments = append(segments, segment{p.Vaddr, data})
+	}
+	return f.Machine, func(addr uint64, n int) []byte {
+		for _, s := range segments {
+			if addr >= s.addr && addr < s.addr+uint64(len(s.data)) {
+				b := s.data[addr-s.addr:]
+				return b[:min(n, len(b))]
+			}
+		}
+		return nil
+	}
+}
+
+func TestFindDebian(t *testing.T) {
+	const dir = "/usr/lib/x86_64-linux-gnu/"
+	tests := []struct {
+		lib, name string
+		entry     uint64 // of rdma-core 44.0-2
+		want      uint64
+	}{
+		{dir + "libmlx5.so.1.24.44.0", "mlx5_poll_cq_v1", 0x1e880, 0x1ebbd},
+		{dir + "libibverbs/librxe-rdmav34.so", "rxe_poll_cq", 0x2ca0, 0x2d27},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := os.Stat(tt.lib); err != nil {
+				t.Skipf("made for Debian 12's ibverbs-providers 44.0: %v", err)
+			}
+			m, code := codeOf(t, tt.lib)
+			c, err := Find(m, code, tt.entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c[0].Sites) != 1 || c[0].Sites[0] != tt.want || !c[0].Emulated {
+				t.Errorf("best candidate is %#x (%s), want %#x", c[0].Sites, c[0].Why, tt.want)
+			}
+		})
+	}
+}
+
+func TestFindErrors(t *testing.T) {
+	code := func(b ...byte) Code {
+		return func(addr uint64, n int) []byte {
+			if addr >= uint64(len(b)) {
+				return nil
+			}
+			return b[addr:min(addr+uint64(n), uint64(len(b)))]
+		}
+	}
+	tests := []struct {
+		name string
+		m    elf.Machine
+		code Code
+	}{
+		{"another machine", elf.EM_PPC64, code(0xc3)},
+		{"nothing mapped", elf.EM_X86_64, code()},
+		{"no count: ret", elf.EM_X86_64, code(0xc3)},
+		{"runs off its code", elf.EM_X86_64, code(0x90, 0x90)},
+		{"calls itself", elf.EM_X86_64, code(0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if c, err := Find(tt.m, tt.code, 0); err == nil {
+				t.Errorf("found %+v", c)
+			}
+		})
+	}
+}
+
+// FuzzFind: any bytes give candidates at instruction boundaries of the graph, or an error.
+func FuzzFind(f *testing.F) {
+	f.Add([]byte{0x31, 0xc0, 0x83, 0xc0, 0x01, 0x39, 0xf0, 0x75, 0xf9, 0xc3})
+	f.Add([]byte{0xff, 0xe0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		code := func(addr uint64, n int) []byte {
+			if addr >= uint64(len(b)) {
+				return nil
+			}
+			return b[addr:min(addr+uint64(n), uint64(len(b)))]
+		}
+		c, err := Find(elf.EM_X86_64, code, 0)
+		if err != nil {
+			return
+		}
+		for _, x := range c {
+			if len(x.Sites) == 0 {
+				t.Fatal("a candidate without a site")
+			}
+			for _, s := range x.Sites {
+				if s >= uint64(len(b)) {
+					t.Fatalf("site %#x lies outside the code", s)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,159 @@
+/*
+ * A completion queue of the shape that verbs providers share: entries with an
+ * owner bit, a switch over their opcode, a loop that counts what it consumed.
+ * Compiled in many ways, it is material for the analysis; it runs, so hits can
+ * be counted.  Prints the address of poll_cq, waits for a line on stdin, then
+ * polls: EMPTY times with nothing there, and until COMPLETIONS were reaped.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct wc {
+	uint64_t wr_id;
+	uint32_t status, opcode, vendor_err, byte_len, imm, qp_num, src_qp, flags;
+	uint16_t pkey, slid;
+	uint8_t sl, bits, pad[2];
+};
+
+struct cqe {
+	uint32_t qpn, len;
+	uint16_t counter;
+	uint8_t syndrome;
+	volatile uint8_t op_own;	/* opcode << 4 | owner */
+};
+
+struct queue_pair {
+	uint64_t wrid[64];
+	uint32_t tail, num;
+};
+
+struct cq {
+	struct cqe *buf;
+	uint32_t mask, cons, lock;
+	struct queue_pair *qp;
+	uint32_t doorbell;
+};
+
+enum { OK, EMPTY, ERROR = -2 };
+
+static struct cqe *next_cqe(struct cq *cq)
+{
+	struct cqe *e = &cq->buf[cq->cons & cq->mask];
+
+	if (e->op_own >> 4 == 15 || (e->op_own & 1) != !!(cq->cons & (cq->mask + 1)))
+		return NULL;
+	cq->cons++;
+	return e;
+}
+
+static int poll_one(struct cq *cq, struct wc *wc)
+{
+	struct cqe *e = next_cqe(cq);
+	struct queue_pair *qp = cq->qp;
+
+	if (!e)
+		return EMPTY;
+	wc->flags = 0;
+	wc->qp_num = e->qpn & 0xffffff;
+	switch (e->op_own >> 4) {
+	case 0:
+		wc->opcode = 1;
+		wc->wr_id = qp->wrid[e->counter & 63];
+		qp->tail = e->counter + 1;
+		wc->status = 0;
+		break;
+	case 1:
+		wc->flags |= 2;
+		wc->opcode = 129;
+		wc->byte_len = e->len;
+		wc->status = 0;
+		wc->wr_id = qp->wrid[qp->tail++ & 63];
+		break;
+	case 2:
+		wc->opcode = 128;
+		wc->byte_len = e->len;
+		wc->status = 0;
+		wc->wr_id = qp->wrid[qp->tail++ & 63];
+		break;
+	case 3:
+		wc->flags |= 8;
+		wc->opcode = 128;
+		wc->imm = e->len;
+		wc->status = 0;
+		wc->wr_id = qp->wrid[qp->tail++ & 63];
+		break;
+	case 13:
+	case 14:
+		wc->status = e->syndrome + 1;
+		wc->vendor_err = e->syndrome;
+		wc->wr_id = qp->wrid[e->counter & 63];
+		break;
+	default:
+		return ERROR;
+	}
+	return OK;
+}
+
+int poll_cq(struct cq *cq, int ne, struct wc *wc)
+{
+	int npolled, err = OK;
+
+	cq->lock = 1;
+	for (npolled = 0; npolled < ne; ++npolled) {
+		err = poll_one(cq, wc + npolled);
+		if (err != OK)
+			break;
+	}
+	cq->doorbell = cq->cons & 0xffffff;
+	cq->lock = 0;
+	return err == ERROR ? err : npolled;
+}
+
+/* Through a pointer, as ops->poll_cq is called: no copy may be inlined into main. */
+static int (*volatile poll)(struct cq *, int, struct wc *) = poll_cq;
+static struct queue_pair qp;
+static struct cqe ring[64];
+
+static void produce(struct cq *cq, uint32_t index)
+{
+	static const uint8_t ops[] = { 0, 1, 2, 3, 13, 14 };
+	struct cqe *e = &ring[index & 63];
+
+	e->qpn = qp.num;
+	e->counter = index;
+	e->op_own = ops[index % 6] << 4 | !!(index & (cq->mask + 1));
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t empty = argc > 1 ? atoi(argv[1]) : 1000, total = argc > 2 ? atoi(argv[2]) : 100;
+	struct cq cq = { .buf = ring, .mask = 63, .qp = &qp };
+	uint32_t made = 0, reaped = 0;
+	struct wc wc[16];
+
+	qp.num = 0x1234;
+	for (int i = 0; i < 64; i++)
+		ring[i].op_own = 0xf0, qp.wrid[i] = i;
+	printf("%p\n", (void *)poll_cq);
+	fflush(stdout);
+	if (getchar() < 0)
+		return 1;
+	while (empty--)
+		if (poll(&cq, 16, wc))
+			return 2;
+	for (int burst = 1; reaped < total; burst = burst % 20 + 1) {
+		for (int i = 0; i < burst && made < total; i++)
+			produce(&cq, made++);
+		while (reaped < made) {
+			int n = poll(&cq, 1 + burst % 16, wc);
+
+			if (n <= 0 || wc[0].qp_num != qp.num)
+				return 3;
+			reaped += n;
+		}
+	}
+	printf("%u\n", reaped);
+	return 0;
+}
