@@ -2,9 +2,21 @@ package attribution
 
 import "github.com/rdmatrace/rdmatrace/event"
 
-// Config is what analysis knows before the first event.
+// Config is what analysis knows before the first event. The zero value works.
 type Config struct {
 	// Devices are the RDMA devices of the targets with their link and PCIe
 	// rates. They may be empty: then nothing is called path-limit.
 	Devices []event.Device
+	// Watermark is how late an event may come, in ns of event time, and still
+	// be put where it belongs. 0: DefaultWatermark.
+	Watermark uint64
+	// Cost of our own traps, for software.probe. The zero value charges none.
+	Cost event.Cost
+	// Arch of the traced host, "amd64" or "arm64" (or as uname has it): system
+	// call numbers depend on it. Empty: amd64.
+	Arch string
 }
+
+// DefaultWatermark holds events back for 200 ms of event time. The tracer
+// drains its rings far more often.
+const DefaultWatermark = 200_000_000
