@@ -43,6 +43,7 @@ struct record_header {
 #define WR_UNREADABLE	0x8	/* user memory faulted: wr_id to bytes unknown */
 #define WR_SRQ		0x10	/* qp is an ibv_srq pointer */
 #define WR_WQE_VALID	0x20	/* wqe holds the verified send queue index */
+#define WR_SGE_TRUNCATED 0x40	/* more scatter entries than were read: bytes are too few */
 
 /*
  * One work request, at the entry of the posting function (header.time is its

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The ibv_wr_* builders: wr_start, then for each WR one wr_<op> and its
+ * setters, then wr_complete, which posts them all or none, or wr_abort.
+ * Sizes come after the WR is begun, so the WRs are kept until wr_complete.
+ */
+#ifndef RDMATRACE_BUILD_BPF_H
+#define RDMATRACE_BUILD_BPF_H
+
+/* Cookie of build_data: which setter. */
+enum build_setter {
+	SET_SGE = 1,		/* (qp, lkey, addr, length) */
+	SET_SGE_LIST,		/* (qp, n, ibv_sge *) */
+	SET_INLINE,		/* (qp, addr, length) */
+	SET_INLINE_LIST,	/* (qp, n, ibv_data_buf *) */
+};
+
+/* The bracket that the thread is in; counts calls that belong to none. */
+static __always_inline struct build_state *build_self(void)
+{
+	struct thread *t;
+
+	if (!open)
+		return NULL;
+	t = thread_self();
+	if (!t)
+		return NULL;
+	if (!t->build.begin) {
+		count(COUNT_BUILD_STRAY);
+		return NULL;
+	}
+	t->build.traps++;
+	return &t->build;
+}
+
+/* The WR begun last, NULL past BUILD_MAX. */
+static __always_inline struct built_wr *build_last(struct build_state *b)
+{
+	__u32 i = b->count - 1;
+
+	if (i >= BUILD_MAX)
+		return NULL;
+	/* Else the compiler forms the address before the test, which the verifier rejects. */
+	barrier_var(i);
+	return &b->wr[i & (BUILD_MAX - 1)];
+}
+
+SEC("uprobe")
+int build_start(struct pt_regs *ctx)
+{
+	struct thread *t;
+
+	if (!open)
+		return 0;
+	t = thread_self();
+	if (!t)
+		return 0;
+	t->build.begin = bpf_ktime_get_ns();
+	t->build.qp = PT_REGS_PARM1(ctx);
+	t->build.count = 0;
+	t->build.traps = 1;
+	t->build.call = 0;
+	return 0;
+}
+
+/* Any wr_<op>; the cookie is its enum ibv_wr_opcode. */
+SEC("uprobe")
+int build_wr(struct pt_regs *ctx)
+{
+	struct build_state *b = build_self();
+	struct verbs_qp_ex_wr wr;
+	struct built_wr *w;
+
+	if (!b)
+		return 0;
+	b->count++;
+	w = build_last(b);
+	if (!w) {
+		count(COUNT_BUILD_OVERFLOW);
+		return 0;
+	}
+	w->bytes = 0;
+	w->remote_qpn = 0;
+	w->num_sge = 0;
+	w->flags = WR_BUILDER;
+	w->opcode = bpf_get_attach_cookie(ctx);
+	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)(b->qp + VERBS_QP_EX_WR))) {
+		count(COUNT_WR_UNREADABLE);
+		wr.wr_id = 0;
+		wr.wr_flags = 0;
+		w->flags |= WR_UNREADABLE;
+	}
+	w->wr_id = wr.wr_id;
+	w->send_flags = wr.wr_flags;
+	return 0;
+}
+
+/* Any setter of data; the cookie is its enum build_setter. */
+SEC("uprobe")
+int build_data(struct pt_regs *ctx)
+{
+	struct build_state *b = build_self();
+	struct built_wr *w;
+	__u64 sge;
+
+	if (!b)
+		return 0;
+	w = build_last(b);
+	if (!w)
+		return 0;
+	switch (bpf_get_attach_cookie(ctx)) {
+	case SET_SGE:
+		w->bytes = PT_REGS_PARM4(ctx);
+		w->num_sge = 1;
+		break;
+	case SET_INLINE:
+		w->bytes = PT_REGS_PARM3(ctx);
+		w->num_sge = 1;
+		break;
+	default:
+		/* ibv_sge and ibv_data_buf: 16 bytes, length at 8, of which the low half is all that counts. */
+		w->num_sge = PT_REGS_PARM2(ctx);
+		sge = sge_bytes(PT_REGS_PARM3(ctx), w->num_sge);
+		w->bytes = sge;
+		w->flags |= sge_flags(sge);
+	}
+	return 0;
+}
+
+SEC("uprobe")
+int build_ud_addr(struct pt_regs *ctx)
+{
+	struct build_state *b = build_self();
+	struct built_wr *w;
+
+	if (!b)
+		return 0;
+	w = build_last(b);
+	if (w)
+		w->remote_qpn = PT_REGS_PARM3(ctx);
+	return 0;
+}
+
+static __always_inline void build_emit_one(struct out *o, const struct wr_common *c, const struct built_wr *w,
+					   __u32 index, bool more)
+{
+	struct wr_record *rec = wr_reserve(o, c, index);
+
+	if (!rec)
+		return;
+	rec->h.flags = w->flags | (more ? WR_TRUNCATED : 0);
+	rec->wr_id = w->wr_id;
+	rec->bytes = w->bytes;
+	rec->send_flags = w->send_flags;
+	rec->remote_qpn = w->remote_qpn;
+	rec->num_sge = w->num_sge;
+	rec->opcode = w->opcode;
+	out_submit(o, rec);
+}
+
+/*
+ * The WRs are written before wr_complete runs, as for lists: a completion may
+ * be polled before it returns. Its result is in the post_end record.
+ */
+SEC("uprobe")
+int build_complete_enter(struct pt_regs *ctx)
+{
+	struct wr_common c = {};
+	struct qp_head head = {};
+	struct build_state *b;
+	struct thread *t;
+	struct out o;
+	__u32 i;
+
+	b = build_self();
+	if (!b)
+		return 0;
+	t = thread_self();
+	if (!t)
+		return 0;
+	c.time = bpf_ktime_get_ns();
+	c.begin = b->begin;
+	c.qp = b->qp;
+	c.call = ++t->calls;
+	c.stack = site_of(ctx, &t->post_site, return_address(ctx), c.time);
+	qp_head_read(&head, c.qp);
+	c.qp_num = head.qp_num;
+	b->call = c.call;
+	out_open(&o);
+	for (i = 0; i < BUILD_MAX && i < b->count; i++)
+		build_emit_one(&o, &c, &b->wr[i], i, i == BUILD_MAX - 1 && b->count > BUILD_MAX);
+	return 0;
+}
+
+SEC("uretprobe")
+int build_complete_exit(struct pt_regs *ctx)
+{
+	struct post_end_record *rec;
+	struct build_state *b;
+	struct thread *t;
+	struct out o;
+	__u64 now;
+
+	if (!open)
+		return 0;
+	t = thread_self();
+	if (!t || !t->build.begin || !t->build.call)
+		return 0;
+	b = &t->build;
+	now = bpf_ktime_get_ns();
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_POST_END, now);
+	if (rec) {
+		header_fill(&rec->h, &o, RECORD_POST_END, now, WR_BUILDER);
+		rec->qp = b->qp;
+		rec->begin = b->begin;
+		rec->call = b->call;
+		rec->result = PT_REGS_RC(ctx);
+		rec->count = b->count;
+		rec->bad_index = rec->result ? 0 : -1; /* all or nothing */
+		rec->traps = b->traps + 1;
+		rec->pad = 0;
+		out_submit(&o, rec);
+	}
+	b->begin = 0;
+	b->call = 0;
+	return 0;
+}
+
+SEC("uprobe")
+int build_abort(struct pt_regs *ctx)
+{
+	struct build_state *b = build_self();
+
+	if (b)
+		b->begin = 0;
+	return 0;
+}
+
+#endif

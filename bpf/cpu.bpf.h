@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Per CPU: which interrupts are being handled, and how many threads of targets wait there. */
+#ifndef RDMATRACE_CPU_BPF_H
+#define RDMATRACE_CPU_BPF_H
+
+#define INTERRUPT_NEST 8
+
+struct interrupt_state {
+	__u64 begin;
+	__u64 nested;	/* kept 0 while the slot is free */
+	__u32 kind;
+	__u32 vec;
+};
+
+struct cpu_state {
+	__u64 since;	/* the latest switch */
+	__u32 depth;	/* of interrupts */
+	__u32 waiters;	/* runnable threads of targets that do not run; other CPUs write it too */
+	struct interrupt_state interrupt[INTERRUPT_NEST];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* user space sets it to the number of CPUs */
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} cpus SEC(".maps");
+
+static __always_inline struct cpu_state *cpu_state_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+/* The mask shows the verifier the bound, whatever the compiler makes of i. */
+static __always_inline struct interrupt_state *interrupt_slot(struct cpu_state *c, __u32 i)
+{
+	barrier_var(i);
+	return &c->interrupt[i & (INTERRUPT_NEST - 1)];
+}
+
+static __always_inline struct cpu_state *cpu_here(void)
+{
+	return cpu_state_of(bpf_get_smp_processor_id());
+}
+
+#endif

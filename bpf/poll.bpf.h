@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Completions: ibv_poll_cq, and ibv_start_poll .. ibv_end_poll of extended
+ * CQs.  A poll that finds nothing only leaves its time with the CQ.
+ */
+#ifndef RDMATRACE_POLL_BPF_H
+#define RDMATRACE_POLL_BPF_H
+
+#define POLL_MAX 256	/* completions recorded of one poll */
+
+struct cq_key {
+	__u64 cq;
+	__u32 pid;
+	__u32 pad;
+};
+
+struct cq_state {
+	__u64 last_empty;	/* entry of the latest poll that saw the CQ empty */
+	__u64 last_poll;	/* return of the latest poll */
+	__u32 last_empty_tid;
+	__u32 empty_polls;	/* since the last completion */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct cq_key);
+	__type(value, struct cq_state);
+} cqs SEC(".maps");
+
+static __always_inline struct cq_state *cq_state_of(__u64 cq)
+{
+	struct cq_key key = { .cq = cq, .pid = current_tgid() };
+	struct cq_state *s = bpf_map_lookup_elem(&cqs, &key);
+	struct cq_state none = {};
+
+	if (s)
+		return s;
+	/* Another thread may have been first: that is as good. */
+	bpf_map_update_elem(&cqs, &key, &none, BPF_NOEXIST);
+	s = bpf_map_lookup_elem(&cqs, &key);
+	if (!s)
+		count(COUNT_CQ_STATE);
+	return s;
+}
+
+/* What all completion records of one poll share. */
+struct reap {
+	__u64 time;
+	__u64 begin;
+	__u64 cq;
+	__u64 last_empty;
+	__u64 stack;
+	__u32 last_empty_tid;
+	__u32 empty_polls;
+	__u32 flags;
+	__u32 count;
+};
+
+/* The CQ was seen empty between begin and now, so what comes next is younger than begin. */
+static __always_inline void cq_seen_empty(struct cq_state *s, __u64 begin)
+{
+	s->last_empty = begin;
+	s->last_empty_tid = bpf_get_current_pid_tgid();
+}
+
+/* Takes what the CQ's state says of these completions, and starts anew. */
+static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct pt_regs *ctx, struct thread *t)
+{
+	if (!s) {
+		r->flags |= COMPLETION_NO_EMPTY;
+		return;
+	}
+	r->last_empty = s->last_empty;
+	r->last_empty_tid = s->last_empty_tid;
+	r->empty_polls = s->empty_polls;
+	s->empty_polls = 0;
+	if (s->last_poll && r->begin > s->last_poll && r->begin - s->last_poll > late_reap_ns)
+		r->stack = site_of(ctx, &t->reap_site, PT_REGS_IP(ctx), r->time);
+}
+
+static __always_inline struct completion_record *completion_reserve(struct out *o, const struct reap *r, __u32 index)
+{
+	struct completion_record *rec = out_reserve(o, sizeof(*rec), RECORD_COMPLETION, r->time);
+
+	if (!rec)
+		return NULL;
+	__builtin_memset(rec, 0, sizeof(*rec));
+	header_fill(&rec->h, o, RECORD_COMPLETION, r->time, r->flags);
+	rec->cq = r->cq;
+	rec->begin = r->begin;
+	rec->last_empty = r->last_empty;
+	rec->last_empty_tid = r->last_empty_tid;
+	rec->empty_polls = index ? 0 : r->empty_polls;
+	rec->stack = r->stack;
+	rec->index = index;
+	rec->count = r->count;
+	rec->traps = 2;
+	return rec;
+}
+
+static __always_inline void completion_emit(struct out *o, const struct reap *r, __u64 wc_addr, __u32 index)
+{
+	struct completion_record *rec = completion_reserve(o, r, index);
+	struct verbs_wc wc;
+
+	if (!rec)
+		return;
+	if (bpf_probe_read_user(&wc, sizeof(wc), (void *)(wc_addr + index * sizeof(wc)))) {
+		count(COUNT_WC_UNREADABLE);
+		rec->h.flags |= COMPLETION_UNREADABLE;
+	} else {
+		rec->wr_id = wc.wr_id;
+		rec->qp_num = wc.qp_num;
+		rec->status = wc.status;
+		rec->opcode = wc.opcode;
+		rec->vendor_err = wc.vendor_err;
+		rec->byte_len = wc.byte_len;
+		rec->src_qp = wc.src_qp;
+		rec->wc_flags = wc.wc_flags;
+	}
+	out_submit(o, rec);
+}
+
+SEC("uprobe")
+int poll_enter(struct pt_regs *ctx)
+{
+	struct thread *t;
+
+	if (!open)
+		return 0;
+	t = thread_self();
+	if (!t)
+		return 0;
+	t->poll.cq = PT_REGS_PARM1(ctx);
+	t->poll.want = PT_REGS_PARM2(ctx);
+	t->poll.wc = PT_REGS_PARM3(ctx);
+	t->poll.begin = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The poll failed: what it may have taken from the CQ is gone. */
+static __always_inline void poll_failed(struct reap *r)
+{
+	struct completion_record *rec;
+	struct out o;
+
+	count(COUNT_POLL_FAILED);
+	r->flags |= COMPLETION_LOST;
+	r->count = 1;
+	out_open(&o);
+	rec = completion_reserve(&o, r, 0);
+	if (rec)
+		out_submit(&o, rec);
+}
+
+SEC("uretprobe")
+int poll_exit(struct pt_regs *ctx)
+{
+	__s32 n = PT_REGS_RC(ctx);
+	struct reap r = {};
+	struct cq_state *s;
+	struct thread *t;
+	struct out o;
+	__u32 i;
+
+	if (!open)
+		return 0;
+	t = thread_self();
+	if (!t || !t->poll.begin)
+		return 0;
+	r.begin = t->poll.begin;
+	r.cq = t->poll.cq;
+	t->poll.begin = 0;
+	r.time = bpf_ktime_get_ns();
+	s = cq_state_of(r.cq);
+	if (n > 0) {
+		r.count = n;
+		reap_fill(&r, s, ctx, t);
+		out_open(&o);
+		for (i = 0; i < POLL_MAX && i < r.count; i++)
+			completion_emit(&o, &r, t->poll.wc, i);
+		if (n > POLL_MAX)
+			count(COUNT_POLL_TRUNCATED);
+	} else if (n < 0) {
+		reap_fill(&r, s, ctx, t);
+		poll_failed(&r);
+	}
+	if (!s)
+		return 0;
+	if (n == 0)
+		__sync_fetch_and_add(&s->empty_polls, 1);
+	if (n >= 0 && n < t->poll.want)
+		cq_seen_empty(s, r.begin);
+	s->last_poll = r.time;
+	return 0;
+}
+
+/*
+ * ibv_start_poll and ibv_next_poll of an extended CQ: 0 with one completion
+ * current, ENOENT when there is none.  The public structure shows only its
+ * status and wr_id.
+ */
+SEC("uprobe")
+int poll_ex_enter(struct pt_regs *ctx)
+{
+	struct thread *t;
+
+	if (!open)
+		return 0;
+	t = thread_self();
+	if (!t)
+		return 0;
+	t->poll.cq = PT_REGS_PARM1(ctx);
+	t->poll.begin = bpf_ktime_get_ns();
+	return 0;
+}
+
+#define ENOENT 2
+
+SEC("uretprobe")
+int poll_ex_exit(struct pt_regs *ctx)
+{
+	struct completion_record *rec;
+	__s32 err = PT_REGS_RC(ctx);
+	struct reap r = {};
+	struct cq_state *s;
+	struct thread *t;
+	struct out o;
+
+	if (!open)
+		return 0;
+	t = thread_self();
+	if (!t || !t->poll.begin)
+		return 0;
+	r.begin = t->poll.begin;
+	r.cq = t->poll.cq;
+	t->poll.begin = 0;
+	r.time = bpf_ktime_get_ns();
+	r.flags = COMPLETION_EX;
+	s = cq_state_of(r.cq);
+	if (err == 0) {
+		struct verbs_cq_ex_status cur;
+
+		r.count = 1;
+		reap_fill(&r, s, ctx, t);
+		out_open(&o);
+		rec = completion_reserve(&o, &r, 0);
+		if (rec) {
+			if (bpf_probe_read_user(&cur, sizeof(cur), (void *)(r.cq + VERBS_CQ_EX_STATUS))) {
+				count(COUNT_WC_UNREADABLE);
+				rec->h.flags |= COMPLETION_UNREADABLE;
+			} else {
+				rec->status = cur.status;
+				rec->wr_id = cur.wr_id_low | (__u64)cur.wr_id_high << 32;
+			}
+			out_submit(&o, rec);
+		}
+	} else if (err != ENOENT) {
+		reap_fill(&r, s, ctx, t);
+		poll_failed(&r);
+	}
+	if (!s)
+		return 0;
+	if (err == ENOENT) {
+		__sync_fetch_and_add(&s->empty_polls, 1);
+		cq_seen_empty(s, r.begin);
+	}
+	s->last_poll = r.time;
+	return 0;
+}
+
+SEC("uprobe")
+int req_notify_enter(struct pt_regs *ctx)
+{
+	struct arm_record *rec;
+	struct out o;
+	__u64 now;
+
+	if (!open || !thread_self())
+		return 0;
+	now = bpf_ktime_get_ns();
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_ARM, now);
+	if (!rec)
+		return 0;
+	header_fill(&rec->h, &o, RECORD_ARM, now, 0);
+	rec->cq = PT_REGS_PARM1(ctx);
+	rec->solicited_only = PT_REGS_PARM2(ctx);
+	rec->pad = 0;
+	out_submit(&o, rec);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The scheduler.  Switches are recorded when they involve a thread of a
+ * target, and all those of a CPU while such a thread waits there for its turn:
+ * they say who ran instead.
+ */
+#ifndef RDMATRACE_SCHED_BPF_H
+#define RDMATRACE_SCHED_BPF_H
+
+#define TASK_DEAD 0x80
+
+static __always_inline struct thread *thread_of(struct task_struct *task)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	/* Its storage is made by the iterator or at fork: allocating under the run queue's lock may deadlock. */
+	if (!t)
+		count(COUNT_SCHED_UNTRACKED);
+	return t;
+}
+
+static __always_inline void wait_end(struct thread *t)
+{
+	struct cpu_state *c;
+
+	if (!t->waiting)
+		return;
+	c = cpu_state_of(t->waiting - 1);
+	t->waiting = 0;
+	if (c)
+		__sync_fetch_and_add(&c->waiters, -1);
+}
+
+static __always_inline void wait_begin(struct thread *t, __u32 cpu)
+{
+	struct cpu_state *c;
+
+	wait_end(t);
+	c = cpu_state_of(cpu);
+	if (!c)
+		return;
+	t->waiting = cpu + 1;
+	__sync_fetch_and_add(&c->waiters, 1);
+}
+
+static __always_inline __u32 task_cpu(struct task_struct *task)
+{
+	struct task_struct___old *old = (void *)task;
+
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return BPF_CORE_READ(task, thread_info.cpu);
+	return BPF_CORE_READ(old, cpu);
+}
+
+static __always_inline __u32 task_state(struct task_struct *task)
+{
+	struct task_struct___old *old = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return BPF_CORE_READ(old, state);
+}
+
+/*
+ * Since 6.18 a task is throttled by itself, on its way to user mode, and says
+ * so; before, its group's run queue was taken off as a whole.
+ */
+static __always_inline bool task_throttled(struct task_struct *task)
+{
+	struct cfs_rq *rq = NULL;
+
+	if (bpf_core_field_exists(task->throttled))
+		return BPF_CORE_READ(task, throttled);
+	if (!bpf_core_field_exists(rq->throttle_count)) /* no CONFIG_CFS_BANDWIDTH */
+		return false;
+	rq = BPF_CORE_READ(task, se.cfs_rq);
+	return BPF_CORE_READ(rq, throttle_count) > 0;
+}
+
+static __always_inline __u64 task_cgroup(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+}
+
+/*
+ * The system call a user thread is in, from the registers it entered the
+ * kernel with: -1 when an interrupt or a fault brought it here.
+ */
+static __always_inline __s32 task_syscall(struct task_struct *task, __u64 *arg)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+#if defined(__TARGET_ARCH_x86)
+	*arg = BPF_CORE_READ(regs, di);
+	return BPF_CORE_READ(regs, orig_ax);
+#else
+	*arg = BPF_CORE_READ(regs, orig_x0);
+	return BPF_CORE_READ(regs, syscallno);
+#endif
+}
+
+static __always_inline void switch_emit(struct task_struct *prev, struct task_struct *next, __u64 now, __u32 flags,
+					__u32 state)
+{
+	struct switch_record *rec;
+	struct out o;
+
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_SWITCH, now);
+	if (!rec)
+		return;
+	rec->h.time = now;
+	rec->h.pid = prev->tgid;
+	rec->h.tid = prev->pid;
+	rec->h.kind = RECORD_SWITCH;
+	rec->h.cpu = o.cpu;
+	rec->h.flags = flags;
+	rec->prev_tid = prev->pid;
+	rec->prev_pid = prev->tgid;
+	rec->next_tid = next->pid;
+	rec->next_pid = next->tgid;
+	rec->prev_state = state;
+	rec->syscall = -1;
+	rec->syscall_arg = 0;
+	if (flags & SWITCH_PREV_TARGET) {
+		rec->syscall = task_syscall(prev, &rec->syscall_arg);
+		if (task_throttled(prev))
+			rec->h.flags |= SWITCH_THROTTLED;
+	}
+	bpf_probe_read_kernel(rec->prev_comm, sizeof(rec->prev_comm), prev->comm);
+	bpf_probe_read_kernel(rec->next_comm, sizeof(rec->next_comm), next->comm);
+	rec->next_cgroup = task_cgroup(next);
+	out_submit(&o, rec);
+}
+
+static __always_inline void on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	struct cpu_state *c;
+	struct thread *t;
+	__u32 flags = 0;
+	bool waited;
+	__u64 now;
+
+	if (!open)
+		return;
+	c = cpu_here();
+	if (!c)
+		return;
+	now = bpf_ktime_get_ns();
+	c->since = now;
+	c->depth = 0; /* no interrupt handler switches: an end was missed */
+	waited = c->waiters > 0;
+	if (preempt) {
+		flags |= SWITCH_PREEMPT;
+		state = 0; /* it was on its way to sleep, and still has to run for that */
+	}
+	if (state & TASK_DEAD)
+		flags |= SWITCH_PREV_EXITED;
+	if (is_target(prev->tgid)) {
+		flags |= SWITCH_PREV_TARGET;
+		t = state ? NULL : thread_of(prev);
+		if (t)
+			wait_begin(t, bpf_get_smp_processor_id());
+	}
+	if (is_target(next->tgid)) {
+		flags |= SWITCH_NEXT_TARGET;
+		t = thread_of(next);
+		if (t)
+			wait_end(t);
+	}
+	if (waited || flags & (SWITCH_PREV_TARGET | SWITCH_NEXT_TARGET))
+		switch_emit(prev, next, now, flags, state);
+}
+
+SEC("tp_btf/sched_switch")
+int sched_switch(u64 *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct task_struct *next = (struct task_struct *)ctx[2];
+
+	/* Before 5.18 prev's state had to be read, and might change meanwhile. */
+	on_switch(ctx[0], prev, next, switch_has_state ? (__u32)ctx[3] : task_state(prev));
+	return 0;
+}
+
+/* "irq/24-mlx5_comp" is the threaded handler of line 24. */
+static __always_inline bool interrupt_thread(const char *comm, __u32 *line)
+{
+	__u32 n = 0, i;
+
+	if (comm[0] != 'i' || comm[1] != 'r' || comm[2] != 'q' || comm[3] != '/')
+		return false;
+	for (i = 4; i < 15 && comm[i] >= '0' && comm[i] <= '9'; i++)
+		n = n * 10 + (comm[i] - '0');
+	*line = n;
+	return true;
+}
+
+/* What the waker is doing: the innermost interrupt, or a threaded handler. */
+static __always_inline void waking_context(struct waking_record *rec)
+{
+	struct cpu_state *c = cpu_here();
+	__u32 d;
+
+	rec->interrupt = INTERRUPT_NONE;
+	rec->vec = 0;
+	rec->interrupt_begin = 0;
+	if (!c)
+		return;
+	d = c->depth - 1;
+	if (d < INTERRUPT_NEST) {
+		struct interrupt_state *s = interrupt_slot(c, d);
+
+		rec->interrupt = s->kind;
+		rec->vec = s->vec;
+		rec->interrupt_begin = s->begin;
+	} else if (interrupt_thread((const char *)rec->waker_comm, &rec->vec)) {
+		rec->interrupt = INTERRUPT_THREAD;
+		rec->interrupt_begin = c->since;
+	}
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *task)
+{
+	struct waking_record *rec;
+	struct out o;
+	__u64 now;
+
+	if (!open || !is_target(task->tgid))
+		return 0;
+	now = bpf_ktime_get_ns();
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_WAKING, now);
+	if (!rec)
+		return 0;
+	header_fill(&rec->h, &o, RECORD_WAKING, now, 0);
+	rec->wakee_tid = task->pid;
+	rec->wakee_pid = task->tgid;
+	rec->wakee_cpu = task_cpu(task);
+	rec->pad = 0;
+	bpf_get_current_comm(rec->waker_comm, sizeof(rec->waker_comm));
+	waking_context(rec);
+	out_submit(&o, rec);
+	return 0;
+}
+
+/* The wakee is on a run queue now, whose lock is held. It may be running still, when it had not slept yet. */
+static __always_inline void on_wakeup(struct task_struct *task)
+{
+	struct thread *t;
+
+	if (!open || !is_target(task->tgid))
+		return;
+	if (bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ(task, on_cpu))
+		return;
+	t = thread_of(task);
+	if (t)
+		wait_begin(t, task_cpu(task));
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sched_wakeup, struct task_struct *task)
+{
+	on_wakeup(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(sched_wakeup_new, struct task_struct *task)
+{
+	on_wakeup(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
+{
+	struct thread *t;
+
+	if (!open || !is_target(task->tgid))
+		return 0;
+	t = thread_of(task);
+	if (t && t->waiting)
+		wait_begin(t, dest_cpu);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Every lossy step has a counter here. */
+#ifndef RDMATRACE_STATS_BPF_H
+#define RDMATRACE_STATS_BPF_H
+
+enum counter {
+	COUNT_NO_STORAGE,	/* no task storage for a thread of a target: its verbs were missed */
+	COUNT_SCHED_UNTRACKED,	/* a thread's wait could not be followed in the scheduler */
+	COUNT_LIST_TRUNCATED,	/* a posted list went on past LIST_MAX */
+	COUNT_SGE_TRUNCATED,	/* a WR had more than SGE_MAX scatter entries: bytes are too few */
+	COUNT_WR_UNREADABLE,	/* user memory of a WR faulted */
+	COUNT_QP_UNREADABLE,	/* user memory of an object faulted */
+	COUNT_WC_UNREADABLE,	/* user memory of completions faulted */
+	COUNT_POLL_TRUNCATED,	/* completions past POLL_MAX of one poll */
+	COUNT_POLL_FAILED,	/* polls that returned an error */
+	COUNT_BUILD_OVERFLOW,	/* WRs past BUILD_MAX of one builder bracket */
+	COUNT_BUILD_STRAY,	/* builder calls outside a bracket: entered before the gate */
+	COUNT_CQ_STATE,		/* no state for a CQ: its empty polls are unknown */
+	COUNT_INTERRUPT_DEPTH,	/* interrupts nested too deep */
+	COUNT_INTERRUPT_STRAY,	/* interrupt ends without their begin, after the gate */
+	COUNT_STACK_CUT,	/* stack snapshots that could not be read */
+	COUNT_SITES_FULL,	/* stack sites that could not be remembered */
+	COUNT_TARGETS_FULL,	/* child processes that could not be followed */
+	COUNT_NO_RING,		/* records of a CPU without a ring */
+	COUNTERS,
+};
+
+struct loss {
+	__u64 count;
+	__u64 last;	/* time of the latest */
+};
+
+struct stats {
+	__u64 counter[COUNTERS];
+	struct loss dropped[RECORD_KINDS];	/* ring full, by kind of record */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stats);
+} stats SEC(".maps");
+
+static __always_inline struct stats *stats_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&stats, &zero);
+}
+
+/* Atomic although per CPU: uprobe programs can be preempted. */
+static __always_inline void count(enum counter which)
+{
+	struct stats *s = stats_here();
+
+	if (s)
+		__sync_fetch_and_add(&s->counter[which], 1);
+}
+
+static __always_inline void count_dropped(enum record_kind kind, __u64 time)
+{
+	struct stats *s = stats_here();
+
+	if (!s)
+		return;
+	__sync_fetch_and_add(&s->dropped[kind].count, 1);
+	s->dropped[kind].last = time;
+}
+
+#endif

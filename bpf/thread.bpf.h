@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What is remembered of a thread of a target between two probes, in task
+ * storage: a uprobe program can be preempted, so nothing per CPU will do.
+ */
+#ifndef RDMATRACE_THREAD_BPF_H
+#define RDMATRACE_THREAD_BPF_H
+
+#define BUILD_MAX 64	/* WRs of one wr_start .. wr_complete */
+
+/* A posting call of a list (post_send, post_recv, post_srq_recv). */
+struct post_state {
+	__u64 begin;	/* 0: not inside */
+	__u64 qp;
+	__u64 list;
+	__u64 bad_wr;	/* where the function will say which WR was refused */
+	__u32 call;
+	__u32 count;
+};
+
+struct built_wr {
+	__u64 wr_id;
+	__u32 bytes;
+	__u32 send_flags;
+	__u32 remote_qpn;
+	__u16 num_sge;
+	__u8 opcode;
+	__u8 flags;	/* WR_* */
+};
+
+/* wr_start .. wr_complete or wr_abort. */
+struct build_state {
+	__u64 begin;	/* 0: not inside */
+	__u64 qp;
+	__u32 count;
+	__u32 traps;
+	__u32 call;	/* set at wr_complete */
+	__u32 pad;
+	struct built_wr wr[BUILD_MAX];
+};
+
+struct poll_state {
+	__u64 begin;	/* 0: not inside */
+	__u64 cq;
+	__u64 wc;
+	__s32 want;
+	__u32 pad;
+};
+
+/* Arguments of a control function, until it returns. */
+struct control_state {
+	__u64 object;	/* 0: not inside */
+	__u64 attr;
+	__u64 mask;
+};
+
+struct site_cache {
+	__u64 ip;
+	__u64 sp;
+	__u64 fp;
+	__u64 id;
+};
+
+struct thread {
+	__u32 calls;		/* posting calls, counted */
+	__u32 waiting;		/* CPU + 1 on whose run queue it waits, 0: it doesn't */
+	__u32 cq_vector;	/* comp_vector + 1 of the CQ being created, 0: unknown */
+	__u32 pad;
+	struct post_state post;
+	struct poll_state poll;
+	struct control_state create;
+	struct control_state modify;
+	struct site_cache post_site;
+	struct site_cache reap_site;
+	struct build_state build;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/*
+ * The current thread, if it is one of a target.  Only for programs that run in
+ * the thread's own context: they may allocate.
+ */
+static __always_inline struct thread *thread_self(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (t || !is_target(current_tgid()))
+		return t;
+	t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		count(COUNT_NO_STORAGE);
+	return t;
+}
+
+#endif
