@@ -1,11 +1,21 @@
 // Package unwind turns a snapshot of a user stack - registers and the raw
 // bytes above the stack pointer - into the chain of callers, by the call frame
 // information (.eh_frame) of the files the target has mapped.
+//
+// It decodes that information itself: delve's frame package, which the tests
+// compare it with, parses whole sections before the first answer, panics on
+// malformed programs, is not bounded in memory, and does not know arm64's
+// signed return addresses or signal frames.
 package unwind
 
-import "github.com/rdmatrace/rdmatrace/tracer/image"
+import (
+	"errors"
+	"sync"
 
-// Snapshot is the content of a stack_record.
+	"github.com/rdmatrace/rdmatrace/tracer/image"
+)
+
+// Snapshot is the content of a stack_record (bpf/event.h).
 type Snapshot struct {
 	IP, SP, FP uint64
 	// Regs are, on x86-64, rbx, rbp, r12, r13, r14, r15 (DWARF 3, 6, 12-15);
@@ -13,6 +23,18 @@ type Snapshot struct {
 	// then x19 to x23.
 	Regs  [6]uint64
 	Stack []byte // from SP upwards
+	// Returned: IP is a return address, as a return probe sees it, not an
+	// instruction about to run.
+	Returned bool
+}
+
+// word reads eight bytes of the stack.
+func (s *Snapshot) word(addr uint64) (uint64, bool) {
+	d := addr - s.SP
+	if n := uint64(len(s.Stack)); n < 8 || d > n-8 {
+		return 0, false
+	}
+	return uint64(le32(s.Stack[d:])) | uint64(le32(s.Stack[d+4:]))<<32, true
 }
 
 // Stop says why unwinding ended.
@@ -21,29 +43,135 @@ type Stop uint8
 const (
 	StopOutermost Stop = iota // the thread's or the process's first frame: complete
 	StopBytes                 // the snapshot's bytes ended
-	StopUnmapped              // a return address outside every executable mapping known
+	StopUnmapped              // a return address outside every executable region known
 	StopNoFrame               // no call frame information, and the frame pointer leads nowhere
 	StopBadFrame              // call frame information that is malformed or not supported
 	StopLoop                  // the next frame is not above this one
 	StopDepth                 // more than MaxFrames frames
+	StopProbe                 // a return probe of somebody has replaced the return address
+	Stops                     // how many there are
 )
+
+var stopText = [Stops]string{
+	"complete", "more stack than was copied", "return address outside known code",
+	"no call frame information", "unreadable call frame information", "frames in a loop",
+	"too many frames", "return address replaced by a return probe",
+}
+
+func (s Stop) String() string {
+	if s >= Stops {
+		return "unknown"
+	}
+	return stopText[s]
+}
 
 // MaxFrames is the longest chain that is followed.
 const MaxFrames = 512
 
+// maxRows bounds the decoded rows that are kept, about 1.5 KiB each.
+const maxRows = 4096
+
 // Unwinder unwinds stacks of one architecture. It caches what it decodes, in
 // bounded memory. It is safe for concurrent use.
-type Unwinder struct{}
+type Unwinder struct {
+	arch   *arch
+	mu     sync.Mutex
+	tables map[*image.File]*table // nil: the file has none
+	rows   map[rowKey]*row
+}
+
+type rowKey struct {
+	file  *image.File
+	vaddr uint64
+}
 
 // New makes an Unwinder for the architecture of this program ("amd64" or
 // "arm64", as runtime.GOARCH).
-func New(arch string) (*Unwinder, error) { return &Unwinder{}, nil }
+func New(archName string) (*Unwinder, error) {
+	a, err := archOf(archName)
+	if err != nil {
+		return nil, err
+	}
+	return &Unwinder{arch: a, tables: map[*image.File]*table{}, rows: map[rowKey]*row{}}, nil
+}
 
 // Unwind appends the addresses of the frames to addrs, innermost first, and
 // says why it ended. The first address is s.IP; each following one lies inside
 // the call instruction of a caller (return address - 1), which is what pprof
 // wants and what symbols and lines are to be looked up with. Anything but
-// StopOutermost means that callers are missing.
+// StopOutermost means that callers are missing. StopUnmapped may be cured by
+// another Snapshot of the space.
 func (u *Unwinder) Unwind(space *image.Space, s *Snapshot, addrs []uint64) ([]uint64, Stop) {
-	return append(addrs, s.IP), StopNoFrame
+	w := walk{u: u, space: space, mem: s, regs: u.arch.registers(s), pc: s.IP}
+	addrs = append(addrs, s.IP)
+	if s.Returned {
+		w.pc--
+	}
+	for n := 1; n < MaxFrames; n++ {
+		stop, ok := w.step()
+		if !ok {
+			return addrs, stop
+		}
+		addrs = append(addrs, w.pc)
+	}
+	return addrs, StopDepth
 }
+
+// Extent returns the part of a function that covers a virtual address of a
+// file, as its call frame information has it: known for stripped files too.
+func (u *Unwinder) Extent(f *image.File, vaddr uint64) (begin, size uint64, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t, err := u.table(f)
+	if err != nil {
+		return 0, 0, false
+	}
+	e, err := t.find(vaddr)
+	if err != nil {
+		return 0, 0, false
+	}
+	return e.begin, e.size, true
+}
+
+// table returns the table of a file, opening it the first time.
+func (u *Unwinder) table(f *image.File) (*table, error) {
+	t, known := u.tables[f]
+	if !known {
+		t, _ = newTable(f) // a file without is nothing to report: the caller falls back
+		u.tables[f] = t
+	}
+	if t == nil {
+		return nil, errNoTable
+	}
+	return t, nil
+}
+
+// row returns the rules at an address of a file.
+func (u *Unwinder) row(f *image.File, vaddr uint64) (*row, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := rowKey{f, vaddr}
+	if r, ok := u.rows[key]; ok {
+		return r, nil
+	}
+	t, err := u.table(f)
+	if err != nil {
+		return nil, err
+	}
+	e, err := t.find(vaddr)
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.rowAt(vaddr)
+	if err != nil {
+		return nil, err
+	}
+	if len(u.rows) == maxRows {
+		clear(u.rows)
+	}
+	u.rows[key] = r
+	return r, nil
+}
+
+// noFrame says that an error means absence of information, not damage.
+func noFrame(err error) bool { return errors.Is(err, errNoFDE) || errors.Is(err, errNoTable) }

@@ -1,0 +1,90 @@
+package unwind
+
+import (
+	"fmt"
+
+	"github.com/go-delve/delve/pkg/dwarf/regnum"
+)
+
+// arch is what unwinding has to know about an architecture.
+type arch struct {
+	// DWARF numbers of the stack pointer, the frame pointer, and the registers
+	// of Snapshot.Regs.
+	sp, fp uint64
+	saved  [6]uint64
+	// addressBits of a code pointer count; the ones above may hold a pointer
+	// authentication code.
+	addressBits uint
+	// callPushes: a call stores the return address on the stack, so that every
+	// frame is at least a word deep. Elsewhere a leaf may have none.
+	callPushes bool
+}
+
+var arches = map[string]arch{
+	"amd64": {
+		sp: regnum.AMD64_Rsp, fp: regnum.AMD64_Rbp,
+		saved: [6]uint64{
+			regnum.AMD64_Rbx, regnum.AMD64_Rbp,
+			regnum.AMD64_R12, regnum.AMD64_R13, regnum.AMD64_R14, regnum.AMD64_R15,
+		},
+		addressBits: 64, callPushes: true,
+	},
+	// User addresses are below 2^48 unless a program asks for more by a hint to
+	// mmap (Documentation/arch/arm64/memory.rst).
+	"arm64": {
+		sp: regnum.ARM64_SP, fp: regnum.ARM64_BP,
+		saved: [6]uint64{
+			regnum.ARM64_LR,
+			regnum.ARM64_X0 + 19, regnum.ARM64_X0 + 20, regnum.ARM64_X0 + 21,
+			regnum.ARM64_X0 + 22, regnum.ARM64_X0 + 23,
+		},
+		addressBits: 48,
+	},
+}
+
+func archOf(name string) (*arch, error) {
+	a, ok := arches[name]
+	if !ok {
+		return nil, fmt.Errorf("unwind stacks of architecture %q: not supported", name)
+	}
+	return &a, nil
+}
+
+// code strips a code pointer of what is not address.
+func (a *arch) code(v uint64) uint64 {
+	if a.addressBits == 64 {
+		return v
+	}
+	return v & (1<<a.addressBits - 1)
+}
+
+// registers are the ones whose value is known.
+type registers struct {
+	value [columns]uint64
+	known uint64 // bit per register
+}
+
+func (r *registers) get(reg uint64) (uint64, bool) {
+	if reg >= columns || r.known>>reg&1 == 0 {
+		return 0, false
+	}
+	return r.value[reg], true
+}
+
+func (r *registers) set(reg, v uint64) {
+	r.value[reg] = v
+	r.known |= 1 << reg
+}
+
+func (r *registers) forget(reg uint64) { r.known &^= 1 << reg }
+
+// registers of a snapshot.
+func (a *arch) registers(s *Snapshot) registers {
+	var r registers
+	for i, reg := range a.saved {
+		r.set(reg, s.Regs[i])
+	}
+	r.set(a.sp, s.SP)
+	r.set(a.fp, s.FP)
+	return r
+}
