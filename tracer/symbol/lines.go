@@ -1,0 +1,282 @@
+package symbol
+
+import (
+	"cmp"
+	"debug/dwarf"
+	"debug/elf"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxDebugInfo bounds the DWARF sections of one file: beyond it, reading them
+// takes seconds and memory that a profiler beside a job must not take.
+const maxDebugInfo = 32 << 20
+
+// debugInfo finds source lines and inlined calls in DWARF.
+type debugInfo struct {
+	data  *dwarf.Data
+	units []span            // compilation units, by address
+	subs  map[uint64][]span // per unit (its offset): subprograms, by address
+}
+
+// span is an address range and the entry that describes it.
+type span struct {
+	low, high uint64
+	entry     dwarf.Offset
+}
+
+// place is a function and the line in it.
+type place struct {
+	name string // linkage name if there is one; empty: unknown
+	file string
+	line int
+}
+
+// openDebugInfo reads the DWARF of a file; nil if it has none. budget is what
+// may still be read, in bytes, of all files.
+func openDebugInfo(e *elf.File, budget *int64) (d *debugInfo, err error) {
+	var size uint64
+	for _, s := range e.Sections {
+		if strings.HasPrefix(s.Name, ".debug_") || strings.HasPrefix(s.Name, ".zdebug_") {
+			if s.Type == elf.SHT_NOBITS {
+				continue
+			}
+			size += min(s.Size, 1<<40)
+		}
+	}
+	if e.Section(".debug_info") == nil || size == 0 {
+		return nil, nil
+	}
+	if size > maxDebugInfo || int64(size) > *budget {
+		return nil, fmt.Errorf("no source lines: %d MB of debug information is too much to read", size>>20)
+	}
+	*budget -= int64(size)
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = nil, fmt.Errorf("read debug information: %v", p)
+		}
+	}()
+	data, err := e.DWARF()
+	if err != nil {
+		return nil, fmt.Errorf("read debug information: %w", err)
+	}
+	d = &debugInfo{data: data, subs: map[uint64][]span{}}
+	d.readUnits()
+	return d, nil
+}
+
+// readUnits indexes the compilation units.
+func (d *debugInfo) readUnits() {
+	r := d.data.Reader()
+	for {
+		e, err := r.Next()
+		if e == nil || err != nil {
+			break // units after a damaged one are not found
+		}
+		if e.Tag == dwarf.TagCompileUnit {
+			d.units = d.appendSpans(d.units, e)
+		}
+		r.SkipChildren()
+	}
+	sortSpans(d.units)
+}
+
+// appendSpans appends the address ranges of an entry.
+func (d *debugInfo) appendSpans(to []span, e *dwarf.Entry) []span {
+	ranges, err := d.data.Ranges(e)
+	if err != nil {
+		return to
+	}
+	for _, r := range ranges {
+		if r[0] != 0 && r[0] < r[1] { // 0: the linker dropped it
+			to = append(to, span{r[0], r[1], e.Offset})
+		}
+	}
+	return to
+}
+
+func sortSpans(s []span) {
+	slices.SortFunc(s, func(a, b span) int { return cmp.Compare(a.low, b.low) })
+}
+
+// covering returns the entry of the last span that begins at or before addr,
+// if it covers it.
+func covering(s []span, addr uint64) (dwarf.Offset, bool) {
+	i, _ := slices.BinarySearchFunc(s, addr+1, func(e span, a uint64) int { return cmp.Compare(e.low, a) })
+	if i == 0 || addr >= s[i-1].high {
+		return 0, false
+	}
+	return s[i-1].entry, true
+}
+
+// at returns the functions at an address, the innermost inlined one first, the
+// one that really is there last; nil if the address is not described.
+func (d *debugInfo) at(vaddr uint64) (places []place) {
+	defer func() {
+		if recover() != nil { // debug/dwarf on hostile input
+			places = nil
+		}
+	}()
+	unit, ok := covering(d.units, vaddr)
+	if !ok {
+		return nil
+	}
+	r := d.data.Reader()
+	r.Seek(unit)
+	cu, err := r.Next()
+	if cu == nil || err != nil {
+		return nil
+	}
+	file, line, files := d.line(cu, vaddr)
+	chain := d.chain(cu, vaddr)
+	if len(chain) == 0 {
+		if file == "" {
+			return nil
+		}
+		return []place{{file: file, line: line}}
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		places = append(places, place{name: d.name(chain[i], 0), file: file, line: line})
+		file, line = callSite(chain[i], files)
+	}
+	return places
+}
+
+// line looks an address up in the line table of a unit.
+func (d *debugInfo) line(cu *dwarf.Entry, vaddr uint64) (file string, line int, files []*dwarf.LineFile) {
+	lr, err := d.data.LineReader(cu)
+	if lr == nil || err != nil {
+		return "", 0, nil
+	}
+	var le dwarf.LineEntry
+	if err := lr.SeekPC(vaddr, &le); err == nil && le.File != nil {
+		file, line = le.File.Name, le.Line
+	}
+	return file, line, lr.Files()
+}
+
+// callSite is where an inlined subroutine was called.
+func callSite(e *dwarf.Entry, files []*dwarf.LineFile) (file string, line int) {
+	n, _ := e.Val(dwarf.AttrCallFile).(int64)
+	l, _ := e.Val(dwarf.AttrCallLine).(int64)
+	if n >= 0 && n < int64(len(files)) && files[n] != nil {
+		file = files[n].Name
+	}
+	return file, int(l)
+}
+
+// chain is the subprogram that covers an address and the inlined subroutines
+// inside it that do, outermost first.
+func (d *debugInfo) chain(cu *dwarf.Entry, vaddr uint64) []*dwarf.Entry {
+	sub, ok := covering(d.subprograms(cu), vaddr)
+	if !ok {
+		return nil
+	}
+	r := d.data.Reader()
+	r.Seek(sub)
+	e, err := r.Next()
+	if e == nil || err != nil {
+		return nil
+	}
+	chain := []*dwarf.Entry{e}
+	if !e.Children {
+		return chain
+	}
+	for depth := 1; depth > 0; {
+		e, err := r.Next()
+		if e == nil || err != nil {
+			break
+		}
+		switch {
+		case e.Tag == 0:
+			depth--
+		case !d.enters(e, vaddr):
+			r.SkipChildren()
+		default:
+			if e.Tag == dwarf.TagInlinedSubroutine {
+				chain = append(chain, e)
+			}
+			if e.Children {
+				depth++
+			}
+		}
+	}
+	return chain
+}
+
+// enters says whether what covers the address may be below an entry.
+func (d *debugInfo) enters(e *dwarf.Entry, vaddr uint64) bool {
+	if e.Tag != dwarf.TagInlinedSubroutine && e.Tag != dwarf.TagLexDwarfBlock {
+		return false
+	}
+	ranges, err := d.data.Ranges(e)
+	if err != nil {
+		return false
+	}
+	if len(ranges) == 0 {
+		return e.Tag == dwarf.TagLexDwarfBlock
+	}
+	return slices.ContainsFunc(ranges, func(r [2]uint64) bool { return vaddr >= r[0] && vaddr < r[1] })
+}
+
+// subprograms indexes the functions of a unit.
+func (d *debugInfo) subprograms(cu *dwarf.Entry) []span {
+	key := uint64(cu.Offset)
+	if s, ok := d.subs[key]; ok {
+		return s
+	}
+	var subs []span
+	r := d.data.Reader()
+	r.Seek(cu.Offset)
+	for first := true; ; first = false {
+		e, err := r.Next()
+		if e == nil || err != nil || (e.Tag == dwarf.TagCompileUnit && !first) {
+			break
+		}
+		switch e.Tag {
+		case dwarf.TagSubprogram:
+			subs = d.appendSpans(subs, e)
+			r.SkipChildren()
+		case dwarf.TagCompileUnit, dwarf.TagNamespace, dwarf.TagModule, 0:
+		default:
+			r.SkipChildren()
+		}
+	}
+	sortSpans(subs)
+	d.subs[key] = subs
+	return subs
+}
+
+// maxOrigins bounds the references from an inlined subroutine to its abstract
+// origin to its declaration.
+const maxOrigins = 8
+
+// attrMIPSLinkageName is what DWARF before version 4 called the linkage name.
+const attrMIPSLinkageName dwarf.Attr = 0x2007
+
+// name is the name of a function's entry, followed to where it is declared.
+func (d *debugInfo) name(e *dwarf.Entry, depth int) string {
+	for _, attr := range []dwarf.Attr{dwarf.AttrLinkageName, attrMIPSLinkageName} {
+		if s, ok := e.Val(attr).(string); ok {
+			return s
+		}
+	}
+	if depth < maxOrigins {
+		for _, attr := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
+			off, ok := e.Val(attr).(dwarf.Offset)
+			if !ok {
+				continue
+			}
+			r := d.data.Reader()
+			r.Seek(off)
+			if o, err := r.Next(); o != nil && err == nil {
+				if s := d.name(o, depth+1); s != "" {
+					return s
+				}
+			}
+		}
+	}
+	s, _ := e.Val(dwarf.AttrName).(string)
+	return s
+}
