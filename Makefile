@@ -1,0 +1,80 @@
+# rdmatrace. `make help` lists what there is.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+RUNNER  := $(GO) tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped --
+export GOFLAGS := -buildvcs=false $(GOFLAGS)
+
+# Debian packages: what the software device and its programs need, and what the tests need beside.
+DEMO_PACKAGES := gcc libc6-dev make libibverbs-dev ibverbs-providers ibverbs-utils perftest util-linux procps
+TEST_PACKAGES := $(DEMO_PACKAGES) git clang llvm python3
+
+.PHONY: build
+build: ## build bin/rdmatrace; needs Go only
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/rdmatrace ./cmd/rdmatrace
+
+.PHONY: generate
+generate: ## compile the BPF programs anew; needs clang
+	$(GO) generate ./bpf
+
+.PHONY: deps
+deps: ## install the Debian packages that the tests need
+	.ci/packages $(TEST_PACKAGES)
+
+.PHONY: testbed
+testbed: ## build the software RDMA device
+	$(MAKE) -C testbed/softmlx5
+
+.PHONY: demo
+demo: ## trace perftest on a software device; installs what that needs
+	.ci/packages $(DEMO_PACKAGES)
+	$(MAKE) build testbed
+	testbed/demo
+
+.PHONY: test
+test: ## everything: packages, builds, linters and all tests; as root
+	$(MAKE) deps
+	$(MAKE) build testbed
+	$(MAKE) lint check-generated
+	$(RUNNER) -race -count=1 -p 1 -timeout 20m ./...
+
+.PHONY: unit
+unit: ## the tests that are quick and need no root
+	$(GO) test ./event/... ./capture/... ./attribution/... ./export/... ./internal/...
+
+.PHONY: lint
+lint:
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+# The committed objects are those of the committed sources. Compilers of other
+# versions make other objects, so they are compared where this one made them.
+CLANG_MAJOR := 14
+.PHONY: check-generated
+check-generated:
+	rm -rf build/generated && mkdir -p build/generated && cp -r bpf/. build/generated
+	cd build/generated && $(GO) generate .
+	@if clang --version | grep -q 'version $(CLANG_MAJOR)\.'; then \
+		for f in bpf/*_bpfel.go bpf/*_bpfel.o; do \
+			cmp $$f build/generated/$${f#bpf/} || { echo "$$f is not what its sources give: make generate" >&2; exit 1; }; \
+		done; \
+	else \
+		echo "not compared: the committed objects are those of clang $(CLANG_MAJOR)"; \
+	fi
+
+.PHONY: fmt
+fmt: ## format Go and C
+	gofmt -w $$(git ls-files '*.go' | grep -v _bpfel)
+	clang-format -i $$(git ls-files 'bpf/*.c' 'bpf/*.h' 'testbed/*.c' 'testbed/*.h' | grep -v bpf/headers)
+
+.PHONY: bench
+bench: ## benchmarks of the pure parts
+	$(GO) test -run '^$$' -bench . ./capture/... ./attribution/... ./export/...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin build
+	$(MAKE) -C testbed/softmlx5 clean
+
+.PHONY: help
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
