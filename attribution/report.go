@@ -105,6 +105,7 @@ type Group struct {
 	Bytes   int64
 	Latency Distribution
 	Classes [numClasses]Distribution
+	ProbeNS int64 // of Classes[Software].TotalNS: software.probe
 	AtP50   Split
 	AtP99   Split
 }
