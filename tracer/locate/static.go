@@ -1,0 +1,194 @@
+package locate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rdmatrace/rdmatrace/tracer/locate/code"
+	"github.com/rdmatrace/rdmatrace/tracer/locate/object"
+)
+
+// Reasons why a provider's file does not tell its functions.
+var (
+	ErrArch    = errors.New("code of an architecture that is not understood")
+	ErrSlots   = errors.New("verbs_set_ops is not understood")
+	ErrNoTable = errors.New("no ops table found")
+)
+
+// target is a function that a table names: in the same file, or another's by
+// name (providers put ibv_cmd_* of libibverbs into slots they do in the kernel).
+type target struct {
+	vaddr  uint64
+	symbol string
+}
+
+// opsTable is a struct verbs_context_ops in a provider's data.
+type opsTable struct {
+	vaddr uint64
+	how   string
+	funcs map[Verb]target
+}
+
+// providerCode is what a provider's file tells.
+type providerCode struct {
+	tables   []opsTable
+	builders []builder // see builders.go
+	notes    []string
+}
+
+func machine(im *object.File) (code.Machine, error) {
+	switch im.Arch {
+	case object.ArchAMD64:
+		return code.AMD64{}, nil
+	case object.ArchARM64:
+		return code.ARM64{}, nil
+	}
+	return nil, ErrArch
+}
+
+// follow follows the function that .eh_frame says begins at vaddr, or, where
+// the file has no frames, the bytes behind it.
+func follow(im *object.File, vaddr uint64) (*code.Func, error) {
+	m, err := machine(im)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := im.FrameAt(vaddr); ok {
+		return code.Follow(m, im, vaddr, f.End)
+	}
+	const enough = 16 << 10
+	rest, err := im.Rest(vaddr, enough)
+	if err != nil {
+		return nil, err
+	}
+	return code.Follow(m, im, vaddr, vaddr+uint64(len(rest)))
+}
+
+// opsTables finds the tables that the provider im hands to verbs_set_ops.
+func opsTables(im *object.File, slots slotMap) ([]opsTable, error) {
+	calls, err := callsTo(im, "verbs_set_ops")
+	if err != nil {
+		return nil, err
+	}
+	var bases []uint64
+	var shifts []int64 // of tables reached through a pointer: its distance
+	for _, c := range calls {
+		switch v := c.arg(1); v.Kind {
+		case code.ValueConst:
+			bases = append(bases, uint64(v.Off))
+		case code.ValueLoaded, code.ValueOther:
+			shifts = append(shifts, v.Off)
+		default:
+			shifts = append(shifts, 0)
+		}
+	}
+	slices.Sort(bases)
+	bases = slices.Compact(bases)
+	var tables []opsTable
+	for _, b := range bases {
+		t, err := readTable(im, slots, b)
+		if err != nil {
+			return nil, err
+		}
+		t.how = "ops table"
+		tables = append(tables, t)
+	}
+	slices.Sort(shifts)
+	for _, s := range slices.Compact(shifts) {
+		found, err := pointedTables(im, slots, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range found {
+			if !slices.Contains(bases, t.vaddr) {
+				tables = append(tables, t)
+			}
+		}
+	}
+	if len(tables) == 0 {
+		return nil, fmt.Errorf("%d calls of verbs_set_ops: %w", len(calls), ErrNoTable)
+	}
+	return tables, nil
+}
+
+// readTable reads the slots of interest of the table at vaddr.
+func readTable(im *object.File, slots slotMap, vaddr uint64) (opsTable, error) {
+	relocs, err := im.Relocs()
+	if err != nil {
+		return opsTable{}, err
+	}
+	t := opsTable{vaddr: vaddr, funcs: map[Verb]target{}}
+	for verb, off := range slots.at {
+		r, ok := relocs[vaddr+uint64(off)]
+		switch {
+		case !ok:
+		case r.Symbol != "" && r.Addend == 0:
+			t.funcs[verb] = target{symbol: r.Symbol}
+		default:
+			t.funcs[verb] = target{vaddr: r.Addend}
+		}
+	}
+	return t, nil
+}
+
+// pointedTables finds tables that no instruction names: a provider for several
+// generations of a device keeps, in its list of devices, pointers to structures
+// with a table inside (hns: struct hns_roce_u_hw, the table behind its version
+// number). shift is the table's place in the structure, as the code adds it. A
+// structure is believed if every word of its table is a function or empty, and
+// the data path's three slots are filled.
+func pointedTables(im *object.File, slots slotMap, shift int64) ([]opsTable, error) {
+	relocs, err := im.Relocs()
+	if err != nil {
+		return nil, err
+	}
+	seen := map[uint64]bool{}
+	var out []opsTable
+	for _, r := range relocs {
+		base := r.Addend + uint64(shift)
+		if r.Symbol != "" || seen[base] || !plausibleTable(im, relocs, slots, base) {
+			continue
+		}
+		seen[base] = true
+		t, err := readTable(im, slots, base)
+		if err != nil {
+			return nil, err
+		}
+		t.how = "ops table behind a pointer"
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b opsTable) int { return cmp.Compare(a.vaddr, b.vaddr) })
+	return out, nil
+}
+
+func plausibleTable(im *object.File, relocs map[uint64]object.Reloc, slots slotMap, base uint64) bool {
+	for _, v := range []Verb{PostSend, PostRecv, PollCQ} {
+		if r, ok := relocs[base+uint64(slots.at[v])]; !ok || !isFunction(im, r) {
+			return false
+		}
+	}
+	b, err := im.Bytes(base, uint64(slots.size))
+	if err != nil {
+		return false
+	}
+	for off := int64(0); off < slots.size; off += 8 {
+		if r, ok := relocs[base+uint64(off)]; ok && !isFunction(im, r) {
+			return false
+		} else if !ok && [8]byte(b[off:off+8]) != [8]byte{} {
+			return false
+		}
+	}
+	return true
+}
+
+// isFunction says whether a relocated word is the beginning of a function, or
+// of one that another library exports.
+func isFunction(im *object.File, r object.Reloc) bool {
+	if r.Symbol != "" && r.Addend == 0 {
+		return true
+	}
+	f, ok := im.FrameAt(r.Addend)
+	return ok && f.Begin == r.Addend
+}
