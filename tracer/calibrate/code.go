@@ -1,0 +1,97 @@
+package calibrate
+
+import "debug/elf"
+
+// programs by GOARCH. The comments are checked against a disassembler by the
+// tests.
+var programs = map[string]program{
+	"amd64": program{machine: elf.EM_X86_64, code: []byte{
+		0x48, 0x83, 0xec, 0x40, //                   sub rsp, 0x40
+		// next:
+		0x31, 0xc0, //                               xor eax, eax      read
+		0x31, 0xff, //                               xor edi, edi
+		0x48, 0x89, 0xe6, //                         mov rsi, rsp
+		0xba, 0x10, 0x00, 0x00, 0x00, //             mov edx, 0x10
+		0x0f, 0x05, //                               syscall
+		0x48, 0x83, 0xf8, 0x10, //                   cmp rax, 0x10
+		0x75, 0x46, //                               jnz .+0x46        end
+		0x8b, 0x1c, 0x24, //                         mov ebx, dword ptr [rsp]
+		0x4c, 0x8b, 0x64, 0x24, 0x08, //             mov r12, qword ptr [rsp+0x8]
+		0xb8, 0xe4, 0x00, 0x00, 0x00, //             mov eax, 0xe4     clock_gettime
+		0xbf, 0x03, 0x00, 0x00, 0x00, //             mov edi, 0x3
+		0x48, 0x8d, 0x74, 0x24, 0x10, //             lea rsi, ptr [rsp+0x10]
+		0x0f, 0x05, //                               syscall
+		// again:
+		0x41, 0xff, 0xd4, //                         call r12
+		0xff, 0xcb, //                               dec ebx
+		0x75, 0xf9, //                               jnz .-0x7         again
+		0xb8, 0xe4, 0x00, 0x00, 0x00, //             mov eax, 0xe4
+		0xbf, 0x03, 0x00, 0x00, 0x00, //             mov edi, 0x3
+		0x48, 0x8d, 0x74, 0x24, 0x20, //             lea rsi, ptr [rsp+0x20]
+		0x0f, 0x05, //                               syscall
+		0xb8, 0x01, 0x00, 0x00, 0x00, //             mov eax, 0x1      write
+		0x89, 0xc7, //                               mov edi, eax
+		0x48, 0x8d, 0x74, 0x24, 0x10, //             lea rsi, ptr [rsp+0x10]
+		0xba, 0x20, 0x00, 0x00, 0x00, //             mov edx, 0x20
+		0x0f, 0x05, //                               syscall
+		0xeb, 0xa6, //                               jmp .-0x5a        next
+		// end:
+		0xb8, 0x3c, 0x00, 0x00, 0x00, //             mov eax, 0x3c     exit
+		0x31, 0xff, //                               xor edi, edi
+		0x0f, 0x05, //                               syscall
+	}}.functions(16,
+		[]byte{
+			0x55, // push rbp: emulated
+			0x5d, // pop rbp
+			0xc3, // ret
+		},
+		[]byte{
+			0xf3, 0x0f, 0x1e, 0xfa, // endbr64: single-stepped
+			0x55, //                   push rbp
+			0x5d, //                   pop rbp
+			0xc3, //                   ret
+		}),
+	"arm64": program{machine: elf.EM_AARCH64, code: words(
+		0xd10103ff, // SUB SP, SP, #0x40
+		// next:
+		0xd2800000, // MOV X0, #0x0
+		0x910003e1, // MOV X1, SP
+		0xd2800202, // MOV X2, #0x10
+		0xd28007e8, // MOV X8, #0x3f      read
+		0xd4000001, // SVC #0x0
+		0xf100401f, // CMP X0, #0x10
+		0x54000281, // B NE, .+0x50     end
+		0xb94003f3, // LDR W19, [SP]
+		0xf94007f4, // LDR X20, [SP,#8]
+		0xd2800060, // MOV X0, #0x3
+		0x910043e1, // ADD X1, SP, #0x10
+		0xd2800e28, // MOV X8, #0x71      clock_gettime
+		0xd4000001, // SVC #0x0
+		// again:
+		0xd63f0280, // BLR X20
+		0x71000673, // SUBS W19, W19, #0x1
+		0x54ffffc1, // B NE, .+0xfffffffffffffff8 again
+		0xd2800060, // MOV X0, #0x3
+		0x910083e1, // ADD X1, SP, #0x20
+		0xd2800e28, // MOV X8, #0x71
+		0xd4000001, // SVC #0x0
+		0xd2800020, // MOV X0, #0x1
+		0x910043e1, // ADD X1, SP, #0x10
+		0xd2800402, // MOV X2, #0x20
+		0xd2800808, // MOV X8, #0x40      write
+		0xd4000001, // SVC #0x0
+		0x17ffffe7, // B .+0xffffffffffffff9c next
+		// end:
+		0xd2800000, // MOV X0, #0x0
+		0xd2800ba8, // MOV X8, #0x5d      exit
+		0xd4000001, // SVC #0x0
+	)}.functions(16,
+		words(
+			0x14000001, // B .+0x4: emulated
+			0xd65f03c0, // RET X30
+		),
+		words(
+			0xaa0003e0, // MOV X0, X0: single-stepped
+			0xd65f03c0, // RET X30
+		)),
+}
