@@ -26,6 +26,8 @@ type Host struct {
 	CPUs                             int
 	// RealtimeOffset is CLOCK_REALTIME minus CLOCK_MONOTONIC at the start, ns.
 	RealtimeOffset int64
+	// Governor of cpufreq: "performance"; several are joined by commas; empty: none.
+	Governor string
 }
 
 // Window is when the gate was open, ns of CLOCK_MONOTONIC.
@@ -95,7 +97,7 @@ type Stack struct {
 
 // Frame of a Stack. Func is demangled; empty where no symbol is known.
 type Frame struct {
-	Addr   uint64 // in the target
+	Addr   uint64 // in the target; of a caller: inside its call instruction (return address - 1)
 	Offset uint64 // in the file, 0: not from a file
 	Func   string
 	Module string // path of the mapped file
@@ -129,6 +131,8 @@ type Cost struct {
 	PairNS  float64 // an entry and a return probe
 	InPost  float64 // of a pair, the part between its two time stamps
 	CPUTime uint64  // ns rdmatrace itself ran
+	// The same for a probe on an instruction that the kernel has to single-step.
+	SteppedTrapNS, SteppedPairNS, SteppedInPost float64
 }
 
 // IRQ is a line that was seen, with its device where that is known.
