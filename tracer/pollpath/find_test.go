@@ -46,9 +46,10 @@ func TestFindDebian(t *testing.T) {
 		lib, name string
 		entry     uint64 // of rdma-core 44.0-2
 		want      uint64
+		stride    Location
 	}{
-		{dir + "libmlx5.so.1.24.44.0", "mlx5_poll_cq_v1", 0x1e880, 0x1ebbd},
-		{dir + "libibverbs/librxe-rdmav34.so", "rxe_poll_cq", 0x2ca0, 0x2d27},
+		{dir + "libmlx5.so.1.24.44.0", "mlx5_poll_cq_v1", 0x1e880, 0x1ebbd, r13},
+		{dir + "libibverbs/librxe-rdmav34.so", "rxe_poll_cq", 0x2ca0, 0x2d27, rbx},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,6 +63,9 @@ func TestFindDebian(t *testing.T) {
 			}
 			if len(c[0].Sites) != 1 || c[0].Sites[0] != tt.want || !c[0].Emulated {
 				t.Errorf("best candidate is %#x (%s), want %#x", c[0].Sites, c[0].Why, tt.want)
+			}
+			if len(c[0].Strides) != 1 || c[0].Strides[0] != tt.stride {
+				t.Errorf("strides %v, want %v", c[0].Strides, tt.stride)
 			}
 		})
 	}

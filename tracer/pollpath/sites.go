@@ -14,7 +14,9 @@ import (
 type Candidate struct {
 	Sites    []uint64 // virtual addresses, ascending
 	Emulated bool     // the kernel emulates all of them
-	Why      string
+	// Strides are the registers that the function moves by sizeof(struct ibv_wc).
+	Strides []Location
+	Why     string
 }
 
 // Find proposes at most two candidates for the poll function at entry, best
@@ -59,6 +61,7 @@ func (g *graph) candidates(machine elf.Machine, raises []uint64) ([]Candidate, e
 		isRaise[r] = true
 	}
 	unraised := g.reach(g.entry, isRaise)
+	strides := g.strides()
 	var out []Candidate
 	after := make([]uint64, 0, len(raises))
 	for _, r := range raises {
@@ -67,11 +70,11 @@ func (g *graph) candidates(machine elf.Machine, raises []uint64) ([]Candidate, e
 		}
 	}
 	if len(after) == len(raises) {
-		out = append(out, Candidate{Sites: unique(after), Emulated: true,
+		out = append(out, Candidate{Sites: unique(after), Emulated: true, Strides: strides,
 			Why: fmt.Sprintf("%s after the count is raised at %#x", g.text(after[0]), raises[0])})
 	}
 	// The raise itself runs exactly once a completion, single-stepped or not.
-	out = append(out, Candidate{Sites: raises, Emulated: g.allEmulated(machine, raises),
+	out = append(out, Candidate{Sites: raises, Emulated: g.allEmulated(machine, raises), Strides: strides,
 		Why: fmt.Sprintf("%s raises the returned count", g.text(raises[0]))})
 	return out, nil
 }
@@ -124,6 +127,26 @@ func (g *graph) allEmulated(machine elf.Machine, addrs []uint64) bool {
 		}
 	}
 	return true
+}
+
+func (g *graph) strides() []Location {
+	moved := map[Location]bool{}
+	for _, n := range g.nodes {
+		reg, ok := locOf(n.in.Args[0])
+		if !ok || reg.mem {
+			continue
+		}
+		if from, by, ok := added(n.in, reg); ok && by == WCSize && from == reg {
+			moved[Location(reg.reg-x86asm.RAX)] = true
+		}
+	}
+	var out []Location
+	for l := range Location(Registers) {
+		if moved[l] {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 func (g *graph) text(addr uint64) string {
