@@ -1,16 +1,57 @@
 package attribution
 
-import "github.com/rdmatrace/rdmatrace/event"
-
 // aggregates is what remains of the work requests: sums, sketches and the worst
-// incidents. Its memory does not grow with their number.
+// incidents. Its memory does not grow with their number; docs/aggregation.md
+// gives the bounds.
 //
 // The engine calls it in the order of reaping (add) and of posting (posted,
 // retired); results depend on that order only where a bound is hit.
 type aggregates struct {
 	cfg     Config
 	threads threadView
+
+	queues []*queueState
+	ports  []*tracedPort
+	floors map[floorKey]*floor
+	lines  []*floor // of floors, in the order of their making
+	line   delayLine
+	wires  wireSplitter
+	fits   fitting
+	parts  parts
+
+	sends, receives kind
+	ops             map[opKey]*opCell
+	lastOp          *opCell
+	lastOpKey       opKey
+	byQueue         map[queueCellKey]*cell
+	sites           sites
+	incidents       incidents
+	exposure        exposure
+	series          series
+
+	measured int64 // WRs that left the delay line; numbers them
+	errors   map[uint32]int64
+	unsplit  struct{ wrs, ns int64 }
+	noFloor  int64 // WRs beyond floorsMost
+
+	// What walk tells about a gap: see depth.go.
+	span     func(state threadState, begin, end uint64, syscall int32)
+	walked   *backlog
+	walkedNS uint64
 }
+
+// kind: sends and receives are not mixed, for a receive's latency holds no wire.
+type kind struct {
+	uncertain int64
+	doubt     durations
+	probe     durations
+	chained   int64 // WRs of the measured chains
+	who       culprits
+	demands   [numDemands]int64
+	sources   [numDoneSources]int64
+}
+
+const numDemands = int(Dependent) + 1
 
 // threadView answers from the timeline what a thread did between begin and
 // end: it calls span for each stretch, in order, without gaps. syscall is the
@@ -31,23 +72,157 @@ const (
 
 // newAggregates; threads may be nil: then idle time is not told apart.
 func newAggregates(cfg Config, threads threadView) *aggregates {
-	return &aggregates{cfg: cfg, threads: threads}
+	a := &aggregates{
+		cfg:       cfg,
+		threads:   threads,
+		floors:    make(map[floorKey]*floor),
+		ops:       make(map[opKey]*opCell),
+		byQueue:   make(map[queueCellKey]*cell),
+		sites:     newSites(),
+		incidents: newIncidents(),
+		exposure:  newExposure(),
+		errors:    make(map[uint32]int64),
+	}
+	a.sends.who, a.receives.who = newCulprits(), newCulprits()
+	a.span = a.spanOf
+	return a
 }
 
 // add takes one measured work request. Nothing of m is kept.
-func (a *aggregates) add(m *measured) {}
+func (a *aggregates) add(m *measured) {
+	q := a.queue(m.qp)
+	if m.status != 0 {
+		a.errors[m.status]++
+		return
+	}
+	if a.line.full() {
+		a.settle(a.line.take())
+	}
+	d := a.line.next()
+	d.keep(m)
+	d.queue, d.floor = q, nil
+	if m.receive {
+		q.port.received += int64(m.bytes)
+	} else if !q.shared {
+		a.learn(d)
+	}
+}
 
 // posted says that one work request was posted: opcode is enum ibv_wr_opcode,
 // depth the WRs in flight on the QP before it. Receives are not reported.
 func (a *aggregates) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32) {
+	q := a.queue(qp)
+	if direction(opcode) == 1 {
+		q.port.received += int64(bytes)
+	} else {
+		q.port.sent += int64(bytes)
+	}
+	a.gapBefore(q, t, tid)
+	q.backlog.post(t, tid, bytes, depth)
 }
 
 // retired says that n work requests with these bytes left the QP's send queue
 // at t, leaving depth in flight.
-func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {}
+func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
+	a.queue(qp).backlog.retire(t, depth)
+}
 
-// finish makes the Report, all of it but WRs, Kinds and the engine's own
-// doubts. qps are all queue pairs seen, those without traffic included.
-func (a *aggregates) finish(ctx *event.Context, qps []*queuePair) *Report {
-	return &Report{Context: ctx}
+// learn notes what d found in front of it, and teaches its floor.
+func (a *aggregates) learn(d *delayed) {
+	m := &d.m
+	d.waiting = d.queue.history.enter(m)
+	d.link = d.queue.port.link
+	d.queue.port.traffic[direction(m.opcode)].enter(transfer{m.done, m.bytes, d.queue.index})
+	f := a.floor(d.queue, m.opcode)
+	d.floor = f
+	if f == nil || !d.waiting.known || !certain(m) {
+		return
+	}
+	limit := uint64(1)
+	if isRead(m.opcode) {
+		if m.qp.maxRDAtomic > 0 {
+			limit = uint64(m.qp.maxRDAtomic)
+		}
+		if d.waiting.readAhead == readsMost {
+			f.learnSerial(&d.waiting, m.done)
+		}
+		// Behind a full set of READs in flight the wire time is not the path's.
+		if d.waiting.readAhead >= limit {
+			return
+		}
+	}
+	f.learn(&d.waiting, m.bytes, max(m.done, m.postEnd)-m.postEnd)
+	if f.due() {
+		f.fitLine(&a.fits, d.link)
+	}
+}
+
+// certain: the doubt about done is a small part of the wire time.
+func certain(m *measured) bool {
+	const always = 100 // ns
+	wire := max(m.done, m.postEnd) - m.postEnd
+	return m.doneHigh-m.doneLow <= max(always, wire/10)
+}
+
+// settle splits the wire of a WR and adds it to all sums.
+func (a *aggregates) settle(d *delayed) {
+	m, q := &d.m, d.queue
+	segments := m.segments
+	if d.floor != nil {
+		port := q.port
+		segments = a.wires.split(d, &port.traffic[direction(m.opcode)], &q.stall)
+		if own := a.wires.own; 2*(own.end-own.begin) > d.floor.fit.base {
+			port.stalls.wrs[own.cause]++
+		}
+	}
+	p := &a.parts
+	p.sum(segments)
+	if ns := p.causes[WireUnsplit]; ns > 0 {
+		a.unsplit.wrs++
+		a.unsplit.ns += int64(ns)
+	}
+	k := &a.sends
+	if m.receive {
+		k = &a.receives
+		q.peerWait.add(m.peerWait)
+	} else {
+		a.queueCell(q, m.postTID).add(p, m.bytes)
+		a.series.add(m.reap, p, m.postBegin)
+	}
+	k.add(m, p, segments, a.measured)
+	a.op(m).add(p, m.bytes)
+	a.sites.add(m, q, segments, p)
+	a.incidents.add(m, segments, q.index, a.measured)
+	a.exposure.add(q, segments)
+	a.measured++
+}
+
+func (k *kind) add(m *measured, p *parts, segments []segment, wr int64) {
+	if m.uncertain {
+		k.uncertain++
+		k.doubt.add(m.doneHigh - m.doneLow)
+	}
+	if ns := p.causes[Probe]; ns > 0 {
+		k.probe.add(ns)
+	}
+	k.chained += int64(max(m.chained, 1))
+	k.demands[m.demand]++
+	k.sources[m.doneSource]++
+	for i := range segments {
+		k.who.add(&segments[i], wr)
+	}
+}
+
+// typicalWire is the floor of this run for a WR of that size on qp: what the
+// wire takes when nothing is in the way. false: not known yet.
+func (a *aggregates) typicalWire(qp *queuePair, opcode uint8, bytes uint64) (uint64, bool) {
+	q := a.queue(qp)
+	if q.shared {
+		return 0, false
+	}
+	f := a.floor(q, opcode)
+	if f == nil || !f.fit.known {
+		return 0, false
+	}
+	return f.fit.base + f.fit.perByte.of(bytes), true
 }

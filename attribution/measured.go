@@ -96,6 +96,16 @@ type queuePair struct {
 	rnrRetry    uint8
 	minRNRTimer uint8 // what this side asks of its peer
 
+	context, sendCQ, recvCQ, srq uint64 // addresses; 0: unknown or none
+
+	failed bool // a completion in error was seen: what follows are its consequences
+	gone   bool // destroyed, or its address belongs to another now
+
 	sendQueue workQueue
 	recvQueue workQueue
+
+	created   uint64      // 0: before the window
+	aggregate *queueState // the aggregates' own
+
+	sameNumber *queuePair // another one of its process with this number
 }

@@ -26,8 +26,12 @@ type Report struct {
 
 	AtP50, AtP99 Split
 	Causes       []CauseTotal // by falling TotalNS
-	DoneSources  []Share      // WRs per source
-	Demands      []Share
+	// All of the above are of sends. Receives tells the same of receives, whose
+	// latency is [done, reap]: it holds no wire.
+	Receives    Totals
+	Chains      Chains
+	DoneSources []Share // WRs per source
+	Demands     []Share
 
 	Groups    []Group    // by By, then falling Count
 	Incidents []Incident // worst first
@@ -36,7 +40,9 @@ type Report struct {
 	Queues  []Queue // before the post: per QP
 	Ports   []PortReport
 	Receive []PeerWait
+	Floors  []Floor       // what the wire was split by; most used first
 	Series  []SeriesPoint // latency by class over the window
+	Slow    Slow
 
 	Samples []Sample // for profiles; sorted
 	Doubts  []string // sentences for the reader, worst first
@@ -67,6 +73,44 @@ type Distribution struct {
 // RelativeError of the percentiles in a Distribution.
 const RelativeError = 0.01
 
+// Totals of receives: as the fields of Report have them for sends.
+type Totals struct {
+	Latency, Undecided, Doubt, Probe Distribution
+	Uncertain                        int64
+	Classes                          [numClasses]Distribution
+	AtP50, AtP99                     Split
+	Causes                           []CauseTotal
+}
+
+// Chains are what the latencies are of: signalled WRs with the unsignalled
+// ones before them in their call. Other unsignalled WRs are in Books only.
+type Chains struct {
+	Count, WRs, Bytes int64
+}
+
+// Slow says when the slow WRs came.
+type Slow struct {
+	ThresholdNS int64  // slow is a latency above it: a multiple of the median
+	Bursts      int64  // slices of Series, neighbours joined, with a slow WR
+	PeriodNS    int64  // between bursts; 0: none
+	Pattern     string // "none", "once", "every 1.00 s", "irregular", "throughout"
+}
+
+// Floor is what the wire takes at least for a WR of one kind, as this run
+// taught it: BaseNS + 8e9 * bytes / RateBPS.
+type Floor struct {
+	Device           string
+	Port             int
+	Peer             string // host
+	Op, Transport    string
+	Learnt           int64 // WRs without doubt
+	Split            int64 // WRs split by it
+	Known            bool
+	BaseNS           int64
+	RateBPS          uint64 // fitted; 0: the sizes did not tell
+	LinkBPS, PCIeBPS uint64 // 0: unknown
+}
+
 // Split is the mean latency of the WRs ranked around a percentile, and its parts:
 // unlike marginal percentiles, the parts add up: the sum of ClassNS is LatencyNS.
 // The probes' part of ClassNS[Software] is found in Causes.
@@ -81,8 +125,8 @@ type Split struct {
 type CauseTotal struct {
 	Cause   Cause
 	TotalNS int64
-	Count   int64     // WRs it touched
-	Who     []Culprit // worst first, at most 8
+	Count   int64     // WRs it touched; 0 in a Split
+	Who     []Culprit // worst first, at most 8, and the rest as "(other)"
 }
 
 // Culprit names who or what was behind a cause.
@@ -119,6 +163,7 @@ type Incident struct {
 	DelayNS    int64  // summed over them
 	Worst      WR     // the one with the longest latency
 	Timeline   []Segment
+	Omitted    int64 // segments left out of Timeline: the shortest
 }
 
 // Segment of a WR's latency: a part with one cause.

@@ -1,0 +1,196 @@
+package attribution
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// What is above the floor has three possible names beside excess. A single WR
+// only shows how long it took; so a stall is first marked as what its length
+// would fit (stallCause), and the marks are kept apart. At the end the
+// counters of the ports decide which of the names the run supports
+// (newRenaming); without support they all are excess.
+
+// rnrTimers are the values of ibv_qp_attr.min_rnr_timer, in ns: the
+// responder's wish how long to wait after "receiver not ready" (InfiniBand
+// specification 1.4, table 45).
+var rnrTimers = [32]uint64{
+	655_360_000, 10_000, 20_000, 30_000, 40_000, 60_000, 80_000, 120_000,
+	160_000, 240_000, 320_000, 480_000, 640_000, 960_000, 1_280_000, 1_920_000,
+	2_560_000, 3_840_000, 5_120_000, 7_680_000, 10_240_000, 15_360_000, 20_480_000, 30_720_000,
+	40_960_000, 61_440_000, 81_920_000, 122_880_000, 163_840_000, 245_760_000, 327_680_000, 491_520_000,
+}
+
+// rnrRepeats: so many timers in a row are recognised.
+const rnrRepeats = 7
+
+// stallCause marks an excess over a floor by its length.
+//
+// RNR: a few times one of the timers, plus what a round trip takes.
+// Retransmit: at least the QP's timeout of 4.096 us * 2^timeout. Where that is
+// not known, or the adaptive retransmission of ConnectX replaces it (it starts
+// at microseconds and doubles), anything far above the floor may be one.
+func stallCause(excess, floor uint64, qp *queuePair) Cause {
+	if excess < 10_000 || excess < 2*floor {
+		return Excess
+	}
+	for _, timer := range rnrTimers {
+		repeats := excess / timer
+		if repeats >= 1 && repeats <= rnrRepeats && excess-repeats*timer <= timer/20+floor {
+			return RNR
+		}
+	}
+	const adaptive = 100_000
+	timeout := uint64(adaptive)
+	if qp.timeout > 0 {
+		timeout = min(timeout, 4096<<(qp.timeout&31))
+	}
+	if excess >= timeout && excess >= 10*floor {
+		return Retransmit
+	}
+	return Excess
+}
+
+// evidence is a port counter that speaks for a cause when it moved: of mlx5
+// (NVIDIA, "Understanding mlx5 Linux counters and status parameters"), rxe,
+// bnxt_re and irdma (their tables of counters in the kernel), and of the
+// InfiniBand specification (port_xmit_wait: ticks with data and no credit).
+var evidence = []struct {
+	counter string
+	cause   Cause
+}{
+	{"rnr_nak_retry_err", RNR},
+	{"rcvd_rnr_err", RNR},
+	{"rnr_naks_rcvd", RNR},
+	{"local_ack_timeout_err", Retransmit},
+	{"packet_seq_err", Retransmit},
+	{"implied_nak_seq_err", Retransmit},
+	{"roce_adp_retrans", Retransmit},
+	{"roce_adp_retrans_to", Retransmit},
+	{"rcvd_seq_err", Retransmit},
+	{"completer_retry_err", Retransmit},
+	{"to_retransmits", Retransmit},
+	{"seq_err_naks_rcvd", Retransmit},
+	{"rp_cnp_handled", Congestion},
+	{"rx_cnp_pkts", Congestion},
+	{"cnpHandled", Congestion},
+	{"port_xmit_wait", Congestion},
+}
+
+// stallCount of a port: how many WRs were marked, those behind them left out.
+type stallCount struct {
+	wrs [numCauses]int64
+	ns  [numCauses]uint64
+}
+
+// portName identifies a port.
+type portName struct {
+	device string
+	number uint8
+}
+
+// newRenaming decides what the marks are called, and says why. A name is given
+// only where the counters of every port that contributed to a mark support it,
+// and have moved at least once for ten marked WRs: one lost packet does not
+// explain a thousand stalls.
+func newRenaming(ctx *event.Context, ports []*tracedPort) (*renaming, []string) {
+	called := new(renaming)
+	for i := range called {
+		called[i] = Cause(i)
+	}
+	var doubts []string
+	for _, mark := range [...]Cause{RNR, Retransmit, Excess} {
+		called[mark] = Excess
+		for _, candidate := range candidates(mark) {
+			if why, ok := supported(ctx, ports, mark, candidate); ok {
+				called[mark] = candidate
+				doubts = append(doubts, why)
+				break
+			}
+		}
+	}
+	return called, doubts
+}
+
+// candidates for what a mark may be called, best first.
+func candidates(mark Cause) []Cause {
+	switch mark {
+	case RNR:
+		return []Cause{RNR, Retransmit}
+	case Retransmit:
+		return []Cause{Retransmit}
+	}
+	return []Cause{Congestion}
+}
+
+func supported(ctx *event.Context, ports []*tracedPort, mark, candidate Cause) (string, bool) {
+	var reasons []string
+	for _, p := range ports {
+		marked := p.stalls.wrs[mark]
+		if marked == 0 {
+			continue
+		}
+		moved, names := counterEvidence(ctx, p.name, candidate)
+		if moved == 0 || moved*10 < uint64(marked) {
+			return "", false
+		}
+		reasons = append(reasons, fmt.Sprintf("%s port %d counted %s", p.name.device, p.name.number, names))
+	}
+	if len(reasons) == 0 {
+		return "", false
+	}
+	return fmt.Sprintf("wire time above the floor is called %s because %s in the window",
+		candidate, strings.Join(reasons, " and ")), true
+}
+
+// counterEvidence sums how far the counters that speak for cause moved.
+func counterEvidence(ctx *event.Context, name portName, cause Cause) (moved uint64, names string) {
+	var list []string
+	port := findPort(ctx, name)
+	if port == nil {
+		return 0, ""
+	}
+	for _, e := range evidence {
+		if e.cause != cause {
+			continue
+		}
+		if delta, ok := counterDelta(port, e.counter); ok && delta > 0 {
+			moved += delta
+			list = append(list, fmt.Sprintf("%s +%d", e.counter, delta))
+		}
+	}
+	return moved, strings.Join(list, ", ")
+}
+
+// counterDelta of a counter, which may carry the prefix "hw_counters/"; false
+// where it is not there.
+func counterDelta(port *event.Port, name string) (uint64, bool) {
+	for i := range port.Counters {
+		c := &port.Counters[i]
+		if strings.TrimPrefix(c.Name, "hw_counters/") == name {
+			// A counter that was reset meanwhile ran from zero.
+			if c.Stop < c.Start {
+				return c.Stop, true
+			}
+			return c.Stop - c.Start, true
+		}
+	}
+	return 0, false
+}
+
+func findPort(ctx *event.Context, name portName) *event.Port {
+	for i := range ctx.Devices {
+		d := &ctx.Devices[i]
+		if d.Name != name.device {
+			continue
+		}
+		for j := range d.Ports {
+			if d.Ports[j].Number == int(name.number) {
+				return &d.Ports[j]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package attribution
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// fit is what a floor has taught so far.
+type fit struct {
+	known   bool
+	base    uint64  // ns
+	perByte perByte // 0: no rate
+	fitted  bool    // perByte comes from the WRs, not from the link
+	reads   uint64  // READs in flight at most, 0: unknown
+}
+
+// point of the line: the mean reach and the low quantile of the wire time.
+type point struct{ x, y float64 }
+
+// fitting is scratch memory for fits.
+type fitting struct {
+	points []point
+	values []float64
+}
+
+// slopeRatio is how much farther a point must reach before two of them say
+// anything about a slope.
+const slopeRatio = 2
+
+// fitLine lays the line. link is what a byte takes on the slower of link and
+// PCIe, 0: unknown; no path is faster.
+//
+// The line is robust: its slope is the median over pairs of points (Theil-Sen),
+// its base the median over the points nearest to the origin. The points of a
+// queue that sometimes drains form a bent line, level where the wire dominates;
+// so the slope of the three farthest octaves counts where it is steeper.
+func (f *floor) fitLine(scratch *fitting, link perByte) {
+	f.refit = f.count + max(floorWRs, f.count/4)
+	points := f.collect(scratch)
+	if f.count < floorWRs || len(points) == 0 {
+		return
+	}
+	first, last := points[0], points[len(points)-1]
+	known := fit{known: true, perByte: link}
+	if last.x >= slopeRatio*max(first.x, 1) {
+		slope := max(scratch.slope(points, 0), scratch.slope(points, last.x/8))
+		// A slope inside the noise of the floor is none.
+		if slope*(last.x-first.x) >= 0.1*first.y {
+			known.perByte = max(perByte(math.Round(slope*(1<<perByteBits))), link)
+			known.fitted = true
+		}
+	} else if f.idle < pointWRs {
+		return
+	}
+	known.base = scratch.base(points, float64(known.perByte)/(1<<perByteBits))
+	known.reads = f.readLimit(known.base)
+	f.fit = known
+}
+
+func (f *floor) collect(scratch *fitting) []point {
+	points := scratch.points[:0]
+	for _, p := range f.points {
+		if p == nil || p.count < pointWRs {
+			continue
+		}
+		points = append(points, point{
+			x: float64(p.reach) / float64(p.count),
+			y: float64(p.wire.rank(max(p.count/floorQuantile, 1))),
+		})
+	}
+	scratch.points = points
+	return points
+}
+
+// slope is the median over the pairs of points beyond from.
+func (s *fitting) slope(points []point, from float64) float64 {
+	values := s.values[:0]
+	for i, a := range points {
+		if a.x < from {
+			continue
+		}
+		for _, b := range points[i+1:] {
+			if b.x >= slopeRatio*max(a.x, 1) {
+				values = append(values, (b.y-a.y)/(b.x-a.x))
+			}
+		}
+	}
+	s.values = values
+	return max(median(values), 0)
+}
+
+// base is the median over the points near the origin of what is left of them
+// without the slope.
+func (s *fitting) base(points []point, slope float64) uint64 {
+	values := s.values[:0]
+	for _, p := range points {
+		if p.x <= slopeRatio*max(points[0].x, 1) {
+			values = append(values, p.y-float64(slope*p.x))
+		}
+	}
+	s.values = values
+	return uint64(max(math.Round(median(values)), 0))
+}
+
+// median of values, which it sorts; 0 for none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.SortFunc(values, cmp.Compare[float64])
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}
+
+// readLimit finds how many READs are in flight at most: the fewest places
+// after which, in a full queue, a whole base has passed.
+func (f *floor) readLimit(base uint64) uint64 {
+	if f.deep < floorWRs {
+		return 0
+	}
+	for i, s := range f.serial {
+		// A fifth below the base: it is a quantile, too.
+		if s.rank(max(f.deep/floorQuantile, 1)) >= base-base/5 {
+			return 1 << i
+		}
+	}
+	return 0
+}

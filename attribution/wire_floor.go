@@ -1,0 +1,123 @@
+package attribution
+
+import "math/bits"
+
+// A floor is what the wire takes at least for one peer, operation and
+// transport, as this run shows it:
+//
+//	floor(size) = base + size * perByte
+//
+// It is fitted to the doubt-free WRs. What such a WR took on the wire depends
+// on the bytes in front of it on its queue pair, its own included (reach): a
+// low quantile of the wire time is kept for each quarter of a power of two of
+// reach, and a line is laid through these points. On an idle queue reach is
+// the size itself and the slope is the path's rate; on a deep queue over a
+// long wire the points are level, and no queueing is seen; in front of a
+// saturated path they rise in proportion. Where nothing was ever posted to an
+// idle queue and reach does not vary, base and queueing cannot be told apart
+// and the wire stays unsplit.
+type floor struct {
+	key    floorKey
+	points [floorPoints]*floorPoint
+	count  int64 // WRs learnt from
+	idle   int64 // of them posted to an idle queue
+	refit  int64 // count at which the fit is due again
+	split  int64 // WRs split by it
+	// serial: for READs, done minus done of the one 1<<i places before, of WRs
+	// with a full queue; the limit of READs in flight shows in it.
+	serial [readSteps]*sketch
+	deep   int64 // READs in serial
+
+	fit fit
+}
+
+type floorKey struct {
+	device, peer string
+	port         uint8
+	qpType       uint32
+	opcode       uint8
+}
+
+// perByte is ns per byte in units of 2^-20.
+type perByte uint64
+
+const perByteBits = 20
+
+// of n bytes, in ns.
+func (p perByte) of(n uint64) uint64 {
+	high, low := bits.Mul64(uint64(p), n)
+	return high<<(64-perByteBits) | low>>perByteBits
+}
+
+// perByteAt is the time of a byte at a rate in bits per second; 0: unknown.
+func perByteAt(bitsPerSecond uint64) perByte {
+	if bitsPerSecond == 0 {
+		return 0
+	}
+	return perByte(8_000_000_000 << perByteBits / bitsPerSecond)
+}
+
+// rate in bits per second; 0: unknown.
+func (p perByte) rate() uint64 {
+	if p == 0 {
+		return 0
+	}
+	return 8_000_000_000 << perByteBits / uint64(p)
+}
+
+const floorPoints = 4*64 + 1
+
+// floorPoint is a quarter of a power of two of reach.
+type floorPoint struct {
+	count int64
+	reach uint64 // sum
+	wire  sketch // of wire times
+}
+
+func floorPointOf(reach uint64) int {
+	if reach == 0 {
+		return 0
+	}
+	octave := bits.Len64(reach) - 1
+	return 1 + 4*octave + int(reach<<(63-octave)<<1>>62)
+}
+
+const (
+	// floorWRs are needed before anything is split, pointWRs in each point.
+	floorWRs = 32
+	pointWRs = 8
+	// floorQuantile of the wire times is the floor: the tenth part.
+	floorQuantile = 10
+)
+
+// learn from a doubt-free WR: its wire time and what was in front of it.
+func (f *floor) learn(w *waiting, size, wire uint64) {
+	reach := w.ahead + size
+	i := floorPointOf(reach)
+	p := f.points[i]
+	if p == nil {
+		p = new(floorPoint)
+		f.points[i] = p
+	}
+	p.count++
+	p.reach += reach
+	p.wire.add(wire)
+	f.count++
+	if w.ahead == 0 {
+		f.idle++
+	}
+}
+
+// learnSerial takes the distances between READs of a full queue.
+func (f *floor) learnSerial(w *waiting, done uint64) {
+	f.deep++
+	for i, before := range w.readDone {
+		if f.serial[i] == nil {
+			f.serial[i] = new(sketch)
+		}
+		f.serial[i].add(done - min(before, done))
+	}
+}
+
+// due says whether enough was learnt since the last fit: a quarter more.
+func (f *floor) due() bool { return f.count >= f.refit }

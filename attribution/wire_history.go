@@ -1,0 +1,133 @@
+package attribution
+
+import "math/bits"
+
+// finishedWR is when a signalled WR of a queue pair was done and how many
+// bytes the queue pair had finished by then.
+type finishedWR struct {
+	done, bytes uint64
+}
+
+const (
+	historyStart = 16
+	historyMost  = 256 // signalled WRs that can be counted in flight
+	readsMost    = 16  // max_qp_rd_atom of ConnectX: READs and atomics in flight at most
+)
+
+// sendHistory is what is remembered of a send queue's recent completions. WRs
+// enter in the order of the queue; done is kept from running backwards, which
+// doubt about single completions could make it.
+type sendHistory struct {
+	ring      []finishedWR // a power of two long
+	count     uint64       // ever entered
+	lastDone  uint64
+	bytes     uint64 // finished so far
+	reads     [readsMost]uint64
+	readCount uint64
+}
+
+// waiting describes what a WR found in front of it when it was posted.
+type waiting struct {
+	prevDone uint64 // done of the previous signalled WR, 0: none known
+	ahead    uint64 // bytes posted before it and not done at its post_end
+	earlier  uint64 // bytes of unsignalled WRs of earlier calls, done with it
+	// readDone[i] is done of the READ or atomic 1<<i places before, 0: none known.
+	readDone  [readSteps]uint64
+	readAhead uint64 // READs and atomics not done at its post_end, as far as remembered
+	known     bool   // ahead is: the history reaches back far enough
+}
+
+// readSteps are the limits of READs in flight that are told apart: 1, 2, 4, 8, 16.
+const readSteps = 5
+
+// enter a completed WR and say what had been in front of it.
+func (h *sendHistory) enter(m *measured) waiting {
+	w := waiting{prevDone: h.lastDone, earlier: earlierBytes(m)}
+	w.ahead, w.known = h.bytesAhead(m.postEnd)
+	w.ahead += w.earlier
+	done := max(m.done, h.lastDone)
+	if isRead(m.opcode) {
+		h.enterRead(&w, m.postEnd, done)
+	}
+	h.bytes += w.earlier + m.bytes
+	h.lastDone = done
+	h.push(finishedWR{done, h.bytes})
+	return w
+}
+
+func (h *sendHistory) enterRead(w *waiting, postEnd, done uint64) {
+	for i := uint64(1); i <= min(h.readCount, readsMost); i++ {
+		at := h.reads[(h.readCount-i)%readsMost]
+		if at > postEnd {
+			w.readAhead++
+		}
+		if i&(i-1) == 0 {
+			w.readDone[bits.TrailingZeros64(i)] = at
+		}
+	}
+	h.reads[h.readCount%readsMost] = done
+	h.readCount++
+}
+
+func (h *sendHistory) push(f finishedWR) {
+	if h.ring == nil {
+		h.ring = make([]finishedWR, historyStart)
+	}
+	h.ring[h.count%uint64(len(h.ring))] = f
+	h.count++
+}
+
+// bytesAhead counts what was posted before t and done only after it. known is
+// false where the ring does not reach back to t; then it grows.
+func (h *sendHistory) bytesAhead(t uint64) (ahead uint64, known bool) {
+	size := uint64(len(h.ring))
+	kept := min(h.count, size)
+	// The number of the last ones that were done after t, by bisection.
+	low, high := uint64(0), kept
+	for low < high {
+		middle := (low + high) / 2
+		if h.ring[(h.count-1-middle)%size].done > t {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low < kept {
+		return h.bytes - h.ring[(h.count-1-low)%size].bytes, true
+	}
+	if kept == size && kept > 0 {
+		h.grow()
+	}
+	return h.bytes, false
+}
+
+func (h *sendHistory) grow() {
+	if len(h.ring) >= historyMost {
+		return
+	}
+	ring := make([]finishedWR, 2*len(h.ring))
+	for i := uint64(1); i <= uint64(len(h.ring)); i++ {
+		ring[(h.count-i)%uint64(len(ring))] = h.ring[(h.count-i)%uint64(len(h.ring))]
+	}
+	h.ring = ring
+}
+
+// earlierBytes of the unsignalled WRs that m's completion retired and that do
+// not belong to its chain.
+func earlierBytes(m *measured) uint64 {
+	inChain := max(m.chained, 1) - 1
+	switch {
+	case m.retired <= inChain:
+		return 0
+	case inChain == 0:
+		return m.retBytes
+	}
+	// How the chain's bytes spread over its WRs is not kept: evenly.
+	chain := m.bytes / uint64(m.chained) * uint64(inChain)
+	return m.retBytes - min(chain, m.retBytes)
+}
+
+// isRead: READs and atomics share the limit of max_rd_atomic.
+func isRead(opcode uint8) bool {
+	return opcode == opRead || opcode == opCmpSwap || opcode == opFetchAdd
+}

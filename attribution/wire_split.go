@@ -1,0 +1,153 @@
+package attribution
+
+import "math/bits"
+
+// wireStall is an interval in which a queue pair's wire took longer than its
+// floor, with the cause it was given.
+type wireStall struct {
+	begin, end uint64
+	cause      Cause
+}
+
+// wireSplitter cuts the wire segments of WRs by what their floors have taught.
+type wireSplitter struct {
+	segments []segment // the result, reused
+	pieces   []segment // scratch: the cuts of the wire as a whole
+	own      wireStall // the excess of the WR split last, empty: none
+}
+
+// split gives m's segments with the wire cut into its causes. They still cover
+// the same time without gap or overlap. stall is the stall of m's queue pair
+// that its predecessors met, if it still matters; it is brought up to date.
+//
+// Service starts at max(post_end, done of the previous WR - base): earlier m
+// waited behind the job's own depth, or, where the predecessor itself was
+// stalled then, in that stall. What service takes beyond the floor is what
+// other queue pairs sent meanwhile, as far as their bytes explain it, and
+// excess. Where inside the service these lie is not known; excess is shown last.
+func (s *wireSplitter) split(d *delayed, port *portTraffic, stall *wireStall) []segment {
+	m := &d.m
+	s.own = wireStall{}
+	begin, end, found := wireBounds(m.segments)
+	f := d.floor
+	if !found || !f.fit.known || !d.waiting.known || m.receive {
+		return m.segments
+	}
+	f.split++
+	if begin >= stall.end {
+		*stall = wireStall{}
+	}
+	start := serviceStart(d, begin, end)
+	s.pieces = appendQueue(s.pieces[:0], begin, start, stall)
+	s.service(d, port, start, end)
+	if s.own.end-s.own.begin > stall.end-stall.begin {
+		*stall = s.own
+	}
+	s.segments = applyPieces(s.segments[:0], m.segments, s.pieces)
+	return s.segments
+}
+
+// wireBounds are the first begin and the last end of the unsplit wire.
+func wireBounds(segments []segment) (begin, end uint64, found bool) {
+	for i := range segments {
+		if segments[i].cause != WireUnsplit {
+			continue
+		}
+		if !found {
+			begin, found = segments[i].begin, true
+		}
+		end = segments[i].end
+	}
+	return begin, end, found
+}
+
+func serviceStart(d *delayed, begin, end uint64) uint64 {
+	fit, w := &d.floor.fit, &d.waiting
+	free := uint64(0)
+	if w.prevDone > fit.base {
+		free = w.prevDone - fit.base + fit.perByte.of(w.earlier)
+	}
+	if isRead(d.m.opcode) {
+		limit := uint64(d.m.qp.maxRDAtomic)
+		if limit == 0 {
+			limit = fit.reads
+		}
+		if limit > 0 && limit <= readsMost {
+			free = max(free, w.readDone[readStep(limit)])
+		}
+	}
+	return min(max(free, begin), end)
+}
+
+// appendQueue cuts [begin, start): in the predecessor's stall, or behind the
+// queue pair's own WRs.
+func appendQueue(pieces []segment, begin, start uint64, stall *wireStall) []segment {
+	from, to := max(begin, stall.begin), min(start, stall.end)
+	if from >= to {
+		return appendPiece(pieces, SendQueue, begin, start)
+	}
+	pieces = appendPiece(pieces, SendQueue, begin, from)
+	pieces = appendPiece(pieces, stall.cause, from, to)
+	return appendPiece(pieces, SendQueue, to, start)
+}
+
+// service cuts [start, end).
+func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64) {
+	fit := &d.floor.fit
+	left := end - start
+	base := min(fit.base, left)
+	left -= base
+	transmit := min(fit.perByte.of(d.m.bytes), left)
+	left -= transmit
+	limit := uint64(0)
+	if fit.fitted && d.link > 0 && fit.perByte > d.link+d.link/4 {
+		limit = transmit - min(transmit, d.link.of(d.m.bytes))
+		transmit -= limit
+	}
+	share := uint64(0)
+	if left > 0 && fit.perByte > 0 {
+		share = min(fit.perByte.of(port.others(d.queue.index, start, end)), left)
+		left -= share
+	}
+	at := start
+	for _, part := range [...]struct {
+		cause Cause
+		ns    uint64
+	}{{PortShare, share}, {Transmit, transmit}, {PathLimit, limit}, {Base, base}} {
+		s.pieces = appendPiece(s.pieces, part.cause, at, at+part.ns)
+		at += part.ns
+	}
+	if left > 0 {
+		s.own = wireStall{at, end, stallCause(left, fit.base+transmit+limit, d.m.qp)}
+		s.pieces = appendPiece(s.pieces, s.own.cause, at, end)
+	}
+}
+
+func appendPiece(pieces []segment, cause Cause, begin, end uint64) []segment {
+	if begin >= end {
+		return pieces
+	}
+	return append(pieces, segment{begin: begin, end: end, cause: cause, cpu: -1})
+}
+
+// applyPieces replaces the unsplit parts of segments by the pieces there.
+func applyPieces(to, segments, pieces []segment) []segment {
+	for i := range segments {
+		whole := &segments[i]
+		if whole.cause != WireUnsplit {
+			to = append(to, *whole)
+			continue
+		}
+		for _, p := range pieces {
+			p.begin, p.end = max(p.begin, whole.begin), min(p.end, whole.end)
+			if p.begin < p.end {
+				to = append(to, p)
+			}
+		}
+	}
+	return to
+}
+
+// readStep is the index of the smallest kept step not below limit: between two
+// steps a WR shows a little more excess, never queueing that was not there.
+func readStep(limit uint64) int { return bits.Len64(limit - 1) }
