@@ -29,7 +29,7 @@ func open(t testing.TB, pid uint32) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{store: store, unw: unw, sym: symbol.New(store, unw)}
+	b := &bench{store: store, unw: unw, sym: symbol.New(store)}
 	t.Cleanup(func() {
 		b.sym.Close()
 		store.Close()

@@ -25,7 +25,7 @@ const (
 // Symbolizer names addresses. It is safe for concurrent use.
 type Symbolizer struct {
 	store    *image.Store
-	unwinder *unwind.Unwinder
+	extents  *unwind.Tables // where functions of stripped files begin
 	mu       sync.Mutex
 	names    map[string]map[uint64]string // build-id or path, offset of the function in the file
 	modules  map[*image.File]*module
@@ -39,11 +39,10 @@ type location struct {
 	vaddr uint64
 }
 
-// New makes a Symbolizer over the files of a Store. The Unwinder tells where
-// functions of stripped files begin and end.
-func New(store *image.Store, unwinder *unwind.Unwinder) *Symbolizer {
+// New makes a Symbolizer over the files of a Store.
+func New(store *image.Store) *Symbolizer {
 	return &Symbolizer{
-		store: store, unwinder: unwinder, budget: maxDebugTotal,
+		store: store, extents: unwind.NewTables(), budget: maxDebugTotal,
 		names:    map[string]map[uint64]string{},
 		modules:  map[*image.File]*module{},
 		resolved: map[location][]event.Frame{},
@@ -122,7 +121,7 @@ func (s *Symbolizer) append(frames []event.Frame, space *image.Space, addr uint6
 // resolve names an address of a file.
 func (s *Symbolizer) resolve(at location, offset uint64) []event.Frame {
 	base := event.Frame{Module: strings.ToValidUTF8(at.file.Path, "\uFFFD"), Offset: offset}
-	begin, _, known := s.unwinder.Extent(at.file, at.vaddr)
+	begin, _, known := s.extents.Extent(at.file, at.vaddr)
 	if !known {
 		begin = at.vaddr
 	}

@@ -75,8 +75,8 @@ const maxRows = 4096
 // bounded memory. It is safe for concurrent use.
 type Unwinder struct {
 	arch   *arch
+	tables *Tables
 	mu     sync.Mutex
-	tables map[*image.File]*table // nil: the file has none
 	rows   map[rowKey]*row
 }
 
@@ -92,7 +92,7 @@ func New(archName string) (*Unwinder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Unwinder{arch: a, tables: map[*image.File]*table{}, rows: map[rowKey]*row{}}, nil
+	return &Unwinder{arch: a, tables: NewTables(), rows: map[rowKey]*row{}}, nil
 }
 
 // Unwind appends the addresses of the frames to addrs, innermost first, and
@@ -117,35 +117,6 @@ func (u *Unwinder) Unwind(space *image.Space, s *Snapshot, addrs []uint64) ([]ui
 	return addrs, StopDepth
 }
 
-// Extent returns the part of a function that covers a virtual address of a
-// file, as its call frame information has it: known for stripped files too.
-func (u *Unwinder) Extent(f *image.File, vaddr uint64) (begin, size uint64, ok bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	t, err := u.table(f)
-	if err != nil {
-		return 0, 0, false
-	}
-	e, err := t.find(vaddr)
-	if err != nil {
-		return 0, 0, false
-	}
-	return e.begin, e.size, true
-}
-
-// table returns the table of a file, opening it the first time.
-func (u *Unwinder) table(f *image.File) (*table, error) {
-	t, known := u.tables[f]
-	if !known {
-		t, _ = newTable(f) // a file without is nothing to report: the caller falls back
-		u.tables[f] = t
-	}
-	if t == nil {
-		return nil, errNoTable
-	}
-	return t, nil
-}
-
 // row returns the rules at an address of a file.
 func (u *Unwinder) row(f *image.File, vaddr uint64) (*row, error) {
 	u.mu.Lock()
@@ -154,11 +125,7 @@ func (u *Unwinder) row(f *image.File, vaddr uint64) (*row, error) {
 	if r, ok := u.rows[key]; ok {
 		return r, nil
 	}
-	t, err := u.table(f)
-	if err != nil {
-		return nil, err
-	}
-	e, err := t.find(vaddr)
+	e, err := u.tables.find(f, vaddr)
 	if err != nil {
 		return nil, err
 	}
