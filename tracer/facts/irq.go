@@ -1,0 +1,102 @@
+package facts
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// maxInterrupts bounds /proc/interrupts: a line for each interrupt with a
+// column for each CPU.
+const maxInterrupts = 16 << 20
+
+// IRQs lists the interrupt lines of the devices, and those in seen, with the
+// names of /proc/interrupts.
+func (d *Devices) IRQs(seen []uint32) []event.IRQ {
+	return d.irqs(readBounded("/proc/interrupts", maxInterrupts), seen)
+}
+
+func (d *Devices) irqs(interrupts string, seen []uint32) []event.IRQ {
+	names := parseInterrupts(interrupts)
+	lines := map[uint32]string{} // device by line
+	for _, dev := range d.devices {
+		for _, line := range dev.lines(names) {
+			// Functions of one card may share lines: the first name stands.
+			if _, taken := lines[line]; !taken {
+				lines[line] = dev.Name
+			}
+		}
+	}
+	for _, line := range seen {
+		if _, known := lines[line]; !known {
+			lines[line] = ""
+		}
+	}
+	var out []event.IRQ
+	for line, dev := range lines {
+		out = append(out, event.IRQ{Line: line, Name: names[line], Device: dev})
+	}
+	slices.SortFunc(out, func(a, b event.IRQ) int { return cmp.Compare(a.Line, b.Line) })
+	return out
+}
+
+// lines are the interrupt lines of a device: what msi_irqs of its PCI function
+// lists, or, for sysfs trees without, the lines whose name has its address, as
+// mlx5 gives them ("mlx5_comp0@pci:0000:03:00.0").
+func (d *device) lines(names map[uint32]string) []uint32 {
+	for _, dir := range d.ancestors() {
+		var lines []uint32
+		for _, n := range d.tree.list(path.Join(dir, "msi_irqs")) {
+			if line, err := strconv.ParseUint(n, 10, 32); err == nil {
+				lines = append(lines, uint32(line))
+			}
+		}
+		if len(lines) > 0 {
+			return lines
+		}
+	}
+	var lines []uint32
+	if d.PCI != "" && !d.Software {
+		for line, name := range names {
+			if strings.HasSuffix(name, "@pci:"+d.PCI) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// parseInterrupts reads the names from /proc/interrupts, by line. A line is
+//
+//	24:  10  0  PCI-MSIX-0000:00:02.0  0-edge      virtio0-config
+//	24:  10  0  GICv3                  27 Level     arch_timer, other
+//
+// with a count for each CPU of the heading.
+func parseInterrupts(text string) map[uint32]string {
+	names := map[uint32]string{}
+	heading, rest, _ := strings.Cut(text, "\n")
+	cpus := len(strings.Fields(heading))
+	for line := range strings.Lines(rest) {
+		number, after, ok := strings.Cut(strings.TrimSpace(line), ":")
+		n, err := strconv.ParseUint(number, 10, 32)
+		if !ok || err != nil {
+			continue // NMI, LOC and their like are no lines
+		}
+		fields := strings.Fields(after)
+		// Counts, the chip, its own number, and how it is triggered.
+		skip := cpus + 2
+		if len(fields) > skip && (fields[skip] == "Edge" || fields[skip] == "Level") {
+			skip++
+		}
+		if len(fields) > skip {
+			names[uint32(n)] = clean(strings.Join(fields[skip:], " "))
+		} else {
+			names[uint32(n)] = ""
+		}
+	}
+	return names
+}

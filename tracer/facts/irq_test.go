@@ -1,0 +1,88 @@
+package facts
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// Made up after what x86 and arm64 kernels print.
+const interruptsX86 = `           CPU0       CPU1
+   0:         40          0   IO-APIC   2-edge      timer
+  24:          1          0  PCI-MSIX-0000:00:02.0   0-edge      pcieport
+  40:       1000         22  PCI-MSIX-0000:03:00.0   0-edge      mlx5_async0@pci:0000:03:00.0
+  41:       5000     123456  PCI-MSIX-0000:03:00.0   1-edge      mlx5_comp0@pci:0000:03:00.0, other name
+  42:          0          0  PCI-MSI 1048576-edge
+ NMI:          0          0   Non-maskable interrupts
+ LOC:      98765      87654   Local timer interrupts
+ ERR:          0
+`
+
+const interruptsARM64 = `           CPU0       CPU1       CPU2       CPU3
+ 11:    1234567     223344     334455     445566     GICv3  27 Level     arch_timer
+ 40:          0          0          9          0   ITS-MSI 524288 Edge      mlx5_async0@pci:0000:03:00.0
+IPI0:      1000       2000       3000       4000       Rescheduling interrupts
+`
+
+func TestParseInterrupts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want map[uint32]string
+	}{
+		"x86": {interruptsX86, map[uint32]string{
+			0: "timer", 24: "pcieport", 40: "mlx5_async0@pci:0000:03:00.0",
+			41: "mlx5_comp0@pci:0000:03:00.0, other name", 42: "",
+		}},
+		"arm64": {interruptsARM64, map[uint32]string{11: "arch_timer", 40: "mlx5_async0@pci:0000:03:00.0"}},
+		"empty": {"", map[uint32]string{}},
+		"junk":  {"CPU0\n99999999999: 1 x y z\n7\n: 1\n5:\n", map[uint32]string{5: ""}},
+	} {
+		if diff := cmp.Diff(tc.want, parseInterrupts(tc.text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestIRQs(t *testing.T) {
+	d := SnapshotDevices([]string{plant(t, mlx5Tree)}, nil)
+	defer d.Close()
+	want := []event.IRQ{
+		{Line: 0, Name: "timer"},
+		{Line: 40, Name: "mlx5_async0@pci:0000:03:00.0", Device: "mlx5_0"},
+		{Line: 41, Name: "mlx5_comp0@pci:0000:03:00.0, other name", Device: "mlx5_0"},
+		{Line: 777},
+	}
+	if diff := cmp.Diff(want, d.irqs(interruptsX86, []uint32{0, 41, 777})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Without msi_irqs the names have the PCI address; a software device below a
+// network card has the card's lines.
+func TestIRQsOtherwise(t *testing.T) {
+	byName := SnapshotDevices([]string{plant(t, map[string]string{
+		"class/infiniband/mlx5_3":                                  "-> ../../devices/pci0000:00/0000:03:00.0/infiniband/mlx5_3",
+		"devices/pci0000:00/0000:03:00.0/infiniband/mlx5_3/device": "-> ../../../0000:03:00.0",
+	})}, nil)
+	defer byName.Close()
+	want := []event.IRQ{{Line: 40, Name: "mlx5_async0@pci:0000:03:00.0", Device: "mlx5_3"}}
+	if diff := cmp.Diff(want, byName.irqs(interruptsARM64, nil)); diff != "" {
+		t.Errorf("by name (-want +got):\n%s", diff)
+	}
+	rxe := SnapshotDevices([]string{plant(t, map[string]string{
+		"class/infiniband/rxe0": "-> ../../devices/pci0000:00/0000:00:03.0/virtio1/infiniband/rxe0",
+		"devices/pci0000:00/0000:00:03.0/virtio1/infiniband/rxe0/parent": "eth0\n",
+		"devices/pci0000:00/0000:00:03.0/virtio1/infiniband/rxe0/device": "-> ../../../virtio1",
+		"devices/pci0000:00/0000:00:03.0/msi_irqs/24":                    "msix\n",
+	})}, nil)
+	defer rxe.Close()
+	want = []event.IRQ{{Line: 24, Name: "pcieport", Device: "rxe0"}}
+	if diff := cmp.Diff(want, rxe.irqs(interruptsX86, nil)); diff != "" {
+		t.Errorf("virtio (-want +got):\n%s", diff)
+	}
+	if got := rxe.Finish()[0]; got.PCI != "0000:00:03.0" || !got.Software {
+		t.Errorf("%+v", got)
+	}
+}
