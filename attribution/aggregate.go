@@ -127,15 +127,14 @@ func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, dep
 	a.queue(qp).backlog.retire(t, depth)
 }
 
-// learn notes what d found in front of it, and teaches its floor.
+// learn finds what was in front of d, and teaches its floor.
 func (a *aggregates) learn(d *delayed) {
-	m := &d.m
-	d.waiting = d.queue.history.enter(m)
-	d.link = d.queue.port.link
-	d.queue.port.traffic[direction(m.opcode)].enter(transfer{m.done, m.bytes, d.queue.index})
+	m, port := &d.m, d.queue.port
+	w := d.queue.history.enter(m)
+	port.traffic[direction(m.opcode)].enter(transfer{m.done, m.bytes, d.queue.index})
 	f := a.floor(d.queue, m.opcode)
 	d.floor = f
-	if f == nil || !d.waiting.known || !certain(m) {
+	if f == nil || !w.known || !certain(m) {
 		return
 	}
 	limit := uint64(1)
@@ -143,17 +142,17 @@ func (a *aggregates) learn(d *delayed) {
 		if m.qp.maxRDAtomic > 0 {
 			limit = uint64(m.qp.maxRDAtomic)
 		}
-		if d.waiting.readAhead == readsMost {
-			f.learnSerial(&d.waiting, m.done)
+		if w.readAhead == readsMost {
+			f.learnSerial(&w, m.done)
 		}
 		// Behind a full set of READs in flight the wire time is not the path's.
-		if d.waiting.readAhead >= limit {
+		if w.readAhead >= limit {
 			return
 		}
 	}
-	f.learn(&d.waiting, m.bytes, max(m.done, m.postEnd)-m.postEnd)
+	f.learn(&w, m.bytes, max(m.done, m.postEnd)-m.postEnd)
 	if f.due() {
-		f.fitLine(&a.fits, d.link)
+		f.fitLine(&a.fits, port.link)
 	}
 }
 
@@ -170,7 +169,7 @@ func (a *aggregates) settle(d *delayed) {
 	segments := m.segments
 	if d.floor != nil {
 		port := q.port
-		segments = a.wires.split(d, &port.traffic[direction(m.opcode)], &q.stall)
+		segments = a.wires.split(d, &port.traffic[direction(m.opcode)], &q.served, &q.stall)
 		if own := a.wires.own; 2*(own.end-own.begin) > d.floor.fit.base {
 			port.stalls.wrs[own.cause]++
 		}

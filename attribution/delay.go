@@ -8,11 +8,9 @@ const delayedWRs = 8192
 
 // delayed is a work request that waits for its split.
 type delayed struct {
-	m       measured
-	queue   *queueState
-	floor   *floor // nil: not a WR with a wire to split
-	link    perByte
-	waiting waiting
+	m     measured
+	queue *queueState
+	floor *floor // nil: not a WR with a wire to split
 }
 
 // delayLine keeps work requests in the order in which they came. Its places

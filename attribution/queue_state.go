@@ -23,7 +23,8 @@ type queueState struct {
 	peer   string // host only: see peerHost
 
 	backlog  backlog
-	history  sendHistory
+	history  sendHistory // as of the last WR that came
+	served   sendHistory // as of the last WR that was split
 	stall    wireStall
 	floors   [16]*floor // by opcode
 	peerWait durations

@@ -15,13 +15,18 @@ type fit struct {
 	reads   uint64  // READs in flight at most, 0: unknown
 }
 
-// point of the line: the mean reach and the low quantile of the wire time.
-type point struct{ x, y float64 }
+// point of the line: low quantiles of reach and wire time, and high ones.
+type point struct {
+	x, y   float64
+	xh, yh float64
+	deep   bool // most of its WRs were posted to a queue that was not idle
+}
 
 // fitting is scratch memory for fits.
 type fitting struct {
 	points []point
 	values []float64
+	highs  []float64
 }
 
 // slopeRatio is how much farther a point must reach before two of them say
@@ -34,7 +39,10 @@ const slopeRatio = 2
 // The line is robust: its slope is the median over pairs of points (Theil-Sen),
 // its base the median over the points nearest to the origin. The points of a
 // queue that sometimes drains form a bent line, level where the wire dominates;
-// so the slope of the three farthest octaves counts where it is steeper.
+// so the slope of the three farthest octaves counts where it is steeper. The
+// high quantile of the wire times must rise as well: where completions keep
+// their order, jitter alone lifts the low one, as each WR waits for the latest
+// of those in front of it, but not the high one. Queueing lifts both.
 func (f *floor) fitLine(scratch *fitting, link perByte) {
 	f.refit = f.count + max(floorWRs, f.count/4)
 	points := f.collect(scratch)
@@ -43,19 +51,32 @@ func (f *floor) fitLine(scratch *fitting, link perByte) {
 	}
 	first, last := points[0], points[len(points)-1]
 	known := fit{known: true, perByte: link}
-	if last.x >= slopeRatio*max(first.x, 1) {
-		slope := max(scratch.slope(points, 0), scratch.slope(points, last.x/8))
+	switch {
+	case last.x >= slopeRatio*max(first.x, 1):
+		slope := max(scratch.idleSlope(points), scratch.slope(points, 0), scratch.slope(points, last.x/8))
 		// A slope inside the noise of the floor is none.
-		if slope*(last.x-first.x) >= 0.1*first.y {
-			known.perByte = max(perByte(math.Round(slope*(1<<perByteBits))), link)
-			known.fitted = true
+		if slope*(last.x-first.x) >= 0.2*first.y {
+			known.rise(slope)
 		}
-	} else if f.idle < pointWRs {
+	case f.idle >= pointWRs:
+	case link > 0 && last.y > 0 && float64(link.of(uint64(last.x))) >= saturation*last.y:
+		// One depth only, but what was in front of the WRs fills the link.
+		known.rise(last.y / last.x)
+	default:
 		return
 	}
 	known.base = scratch.base(points, float64(known.perByte)/(1<<perByteBits))
 	known.reads = f.readLimit(known.base)
 	f.fit = known
+}
+
+// saturation of the link from which on waiting is for the link.
+const saturation = 0.7
+
+// rise takes a fitted slope; no path is faster than the link.
+func (f *fit) rise(slope float64) {
+	f.perByte = max(perByte(math.Round(slope*(1<<perByteBits))), f.perByte)
+	f.fitted = true
 }
 
 func (f *floor) collect(scratch *fitting) []point {
@@ -64,30 +85,48 @@ func (f *floor) collect(scratch *fitting) []point {
 		if p == nil || p.count < pointWRs {
 			continue
 		}
+		low, high := max(p.count/floorQuantile, 1), p.count-p.count/4
 		points = append(points, point{
-			x: float64(p.reach) / float64(p.count),
-			y: float64(p.wire.rank(max(p.count/floorQuantile, 1))),
+			x:    float64(p.reach.rank(low)),
+			y:    float64(p.wire.rank(low)),
+			xh:   float64(p.reach.rank(high)),
+			yh:   float64(p.wire.rank(high)),
+			deep: 2*p.idle < p.count,
 		})
 	}
 	scratch.points = points
 	return points
 }
 
-// slope is the median over the pairs of points beyond from.
+// slope of the points beyond from: the smaller of those of both quantiles.
 func (s *fitting) slope(points []point, from float64) float64 {
-	values := s.values[:0]
+	s.values, s.highs = s.values[:0], s.highs[:0]
 	for i, a := range points {
 		if a.x < from {
 			continue
 		}
 		for _, b := range points[i+1:] {
 			if b.x >= slopeRatio*max(a.x, 1) {
-				values = append(values, (b.y-a.y)/(b.x-a.x))
+				s.values = append(s.values, (b.y-a.y)/(b.x-a.x))
+				s.highs = append(s.highs, (b.yh-a.yh)/(b.xh-a.xh))
 			}
 		}
 	}
-	s.values = values
-	return max(median(values), 0)
+	return max(min(median(s.values), median(s.highs)), 0)
+}
+
+// idleSlope is that of the points where nothing was in front of the WRs: their
+// low quantile alone tells, as nothing but size lifts it.
+func (s *fitting) idleSlope(points []point) float64 {
+	s.values = s.values[:0]
+	for i, a := range points {
+		for _, b := range points[i+1:] {
+			if !a.deep && !b.deep && b.x >= slopeRatio*max(a.x, 1) {
+				s.values = append(s.values, (b.y-a.y)/(b.x-a.x))
+			}
+		}
+	}
+	return max(median(s.values), 0)
 }
 
 // base is the median over the points near the origin of what is left of them

@@ -69,9 +69,8 @@ const floorPoints = 4*64 + 1
 
 // floorPoint is a quarter of a power of two of reach.
 type floorPoint struct {
-	count int64
-	reach uint64 // sum
-	wire  sketch // of wire times
+	count, idle int64
+	reach, wire sketch
 }
 
 func floorPointOf(reach uint64) int {
@@ -100,11 +99,12 @@ func (f *floor) learn(w *waiting, size, wire uint64) {
 		f.points[i] = p
 	}
 	p.count++
-	p.reach += reach
+	p.reach.add(reach)
 	p.wire.add(wire)
 	f.count++
 	if w.ahead == 0 {
 		f.idle++
+		p.idle++
 	}
 }
 

@@ -20,25 +20,29 @@ type wireSplitter struct {
 // the same time without gap or overlap. stall is the stall of m's queue pair
 // that its predecessors met, if it still matters; it is brought up to date.
 //
-// Service starts at max(post_end, done of the previous WR - base): earlier m
-// waited behind the job's own depth, or, where the predecessor itself was
-// stalled then, in that stall. What service takes beyond the floor is what
-// other queue pairs sent meanwhile, as far as their bytes explain it, and
+// Service starts at max(post_end, done of the previous WR - base). Before that
+// m waited: behind the job's own depth as long as the bytes in front of it,
+// not yet on their way, take at the path's rate; the rest of the wait is what
+// delayed its predecessors, and is theirs: the jitter of a long wire with
+// completions in order is no queueing. What service takes beyond the floor is
+// what other queue pairs sent meanwhile, as far as their bytes explain it, and
 // excess. Where inside the service these lie is not known; excess is shown last.
-func (s *wireSplitter) split(d *delayed, port *portTraffic, stall *wireStall) []segment {
-	m := &d.m
+func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory, stall *wireStall) []segment {
+	m, f := &d.m, d.floor
 	s.own = wireStall{}
+	late, known := history.bytesAhead(m.postEnd + f.fit.base)
+	waiting := history.enter(m)
 	begin, end, found := wireBounds(m.segments)
-	f := d.floor
-	if !found || !f.fit.known || !d.waiting.known || m.receive {
+	if !found || !known || !f.fit.known {
 		return m.segments
 	}
 	f.split++
 	if begin >= stall.end {
-		*stall = wireStall{}
+		*stall = wireStall{cause: Excess}
 	}
-	start := serviceStart(d, begin, end)
-	s.pieces = appendQueue(s.pieces[:0], begin, start, stall)
+	start, queued := f.fit.serviceStart(m, &waiting, late, begin, end)
+	s.pieces = appendPiece(s.pieces[:0], SendQueue, begin, queued)
+	s.pieces = appendPiece(s.pieces, stall.cause, queued, start)
 	s.service(d, port, start, end)
 	if s.own.end-s.own.begin > stall.end-stall.begin {
 		*stall = s.own
@@ -61,47 +65,41 @@ func wireBounds(segments []segment) (begin, end uint64, found bool) {
 	return begin, end, found
 }
 
-func serviceStart(d *delayed, begin, end uint64) uint64 {
-	fit, w := &d.floor.fit, &d.waiting
+// serviceStart is when the NIC turned to m, and until when before that m
+// waited for its own queue pair. late are the bytes in front of it that were
+// done more than a base after its post: they were not on their way yet.
+func (f *fit) serviceStart(m *measured, w *waiting, late, begin, end uint64) (start, queued uint64) {
 	free := uint64(0)
-	if w.prevDone > fit.base {
-		free = w.prevDone - fit.base + fit.perByte.of(w.earlier)
+	if w.prevDone > f.base {
+		free = w.prevDone - f.base + f.perByte.of(w.earlier)
 	}
-	if isRead(d.m.opcode) {
-		limit := uint64(d.m.qp.maxRDAtomic)
+	// An eighth more: the rate is fitted to the fastest tenth.
+	ahead := begin + f.perByte.of(late+w.earlier)*9/8
+	if isRead(m.opcode) {
+		limit := uint64(m.qp.maxRDAtomic)
 		if limit == 0 {
-			limit = fit.reads
+			limit = f.reads
 		}
 		if limit > 0 && limit <= readsMost {
-			free = max(free, w.readDone[readStep(limit)])
+			slot := w.readDone[readStep(limit)]
+			free, ahead = max(free, slot), max(ahead, slot)
 		}
 	}
-	return min(max(free, begin), end)
-}
-
-// appendQueue cuts [begin, start): in the predecessor's stall, or behind the
-// queue pair's own WRs.
-func appendQueue(pieces []segment, begin, start uint64, stall *wireStall) []segment {
-	from, to := max(begin, stall.begin), min(start, stall.end)
-	if from >= to {
-		return appendPiece(pieces, SendQueue, begin, start)
-	}
-	pieces = appendPiece(pieces, SendQueue, begin, from)
-	pieces = appendPiece(pieces, stall.cause, from, to)
-	return appendPiece(pieces, SendQueue, to, start)
+	start = min(max(free, begin), end)
+	return start, min(ahead, start)
 }
 
 // service cuts [start, end).
 func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64) {
-	fit := &d.floor.fit
+	fit, link := &d.floor.fit, d.queue.port.link
 	left := end - start
 	base := min(fit.base, left)
 	left -= base
 	transmit := min(fit.perByte.of(d.m.bytes), left)
 	left -= transmit
 	limit := uint64(0)
-	if fit.fitted && d.link > 0 && fit.perByte > d.link+d.link/4 {
-		limit = transmit - min(transmit, d.link.of(d.m.bytes))
+	if fit.fitted && link > 0 && fit.perByte > link+link/4 {
+		limit = transmit - min(transmit, link.of(d.m.bytes))
 		transmit -= limit
 	}
 	share := uint64(0)
