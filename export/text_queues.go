@@ -1,0 +1,160 @@
+package export
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+)
+
+const maxQueues = 4
+
+// beforePost tells how the queues were kept busy: time in which nothing was in
+// flight is in no latency.
+func beforePost(p *page, r *attribution.Report) {
+	var queues []attribution.Queue
+	for _, q := range r.Queues {
+		if q.Posted > 0 {
+			queues = append(queues, q)
+		}
+	}
+	if len(queues) == 0 {
+		return
+	}
+	sort.SliceStable(queues, func(i, j int) bool { return queues[i].Posted > queues[j].Posted })
+	p.heading("BEFORE THE POST", "idle: with nothing in flight, and what the posting thread did")
+	t := newTable("lrrrrrrrr", "qp", "depth", "max/of", "idle", "running", "runnable", "asleep", "WR/s", "rate")
+	shown := queues[:min(len(queues), maxQueues)]
+	for _, q := range shown {
+		t.row(queueRow(q)...)
+		t.remark(queueRemark(q, len(context(r).Targets) > 1))
+	}
+	t.write(p)
+	if rest := queues[len(shown):]; len(rest) > 0 {
+		p.prose("  ", ansiDim, restOfQueues(rest))
+	}
+}
+
+func queueRow(q attribution.Queue) []cell {
+	of := ""
+	if q.QueueSize > 0 {
+		of = "/" + count(q.QueueSize)
+	}
+	share := func(ns int64) string { return percent(float64(ns), float64(q.WindowNS)) }
+	return plain(hex(uint64(q.QPNum)), fmt.Sprintf("%.1f", min(finite(q.DepthMean), 1e6)), count(q.DepthMax)+of,
+		share(q.IdleNS), share(q.IdleRunning), share(q.IdleRunnable), share(q.IdleAsleep),
+		rate(q.WRsPerSec), bitRate(8*q.BytesPerSec))
+}
+
+func queueRemark(q attribution.Queue, severalTargets bool) string {
+	s := "on " + cleanOr(q.Device, "an unknown device")
+	if q.Peer != "" {
+		s = "to " + clean(q.Peer) + " " + s
+	}
+	if severalTargets {
+		s = fmt.Sprintf("pid %d ", q.PID) + s
+	}
+	if q.QueueSize > 1 && q.DepthMax >= q.QueueSize-1 {
+		s += "; full at times"
+	}
+	if q.IdleAsleep > 0 && len(q.IdleSyscalls) > 0 {
+		s += "; asleep in " + culpritList(q.IdleSyscalls, q.IdleAsleep, 3)
+	}
+	if q.IdleUnknown > 0 {
+		s += "; idle for unknown reasons " + percent(float64(q.IdleUnknown), float64(q.WindowNS))
+	}
+	return s
+}
+
+// restOfQueues sums up those that have no row.
+func restOfQueues(queues []attribution.Queue) string {
+	var wrs, bytes float64
+	least, most := 1.0, 0.0
+	for _, q := range queues {
+		wrs, bytes = wrs+finite(q.WRsPerSec), bytes+finite(q.BytesPerSec)
+		if q.WindowNS > 0 {
+			least, most = min(least, idleShare(q)), max(most, idleShare(q))
+		}
+	}
+	return fmt.Sprintf("and %s in --json: idle %s, together %s WR/s and %s", counted(int64(len(queues)), "more queue pair"),
+		percentRange(least, most, 1), rate(wrs), bitRate(8*bytes))
+}
+
+// ports compares what was traced with what the port counted.
+func ports(p *page, r *attribution.Report) {
+	if len(r.Ports) == 0 {
+		return
+	}
+	p.heading("PORTS", "bytes of traced work requests beside what the port counted")
+	t := newTable("lrlrrrrr", "port", "link", "", "traced", "rate", "of link", "counted", "share")
+	window := float64(windowNS(context(r))) / 1e9
+	for _, port := range r.Ports {
+		link := "unknown"
+		if port.RateBPS > 0 {
+			link = bitRate(float64(port.RateBPS))
+		}
+		name := fmt.Sprintf("%s/%d", cleanOr(port.Device, "?"), port.Port)
+		t.row(portRow(name, link, "sent", port.TracedSent, port.PortSent, port.RateBPS, window)...)
+		t.row(portRow("", "", "received", port.TracedRecv, port.PortRecv, port.RateBPS, window)...)
+		t.remark(portRemark(port))
+	}
+	t.write(p)
+}
+
+func portRow(name, link, way string, traced, counter int64, linkBPS uint64, window float64) []cell {
+	bps := 0.0
+	if window > 0 {
+		bps = float64(max(traced, 0)) * 8 / window
+	}
+	ofLink, counted, share := "-", "none", "-"
+	if linkBPS > 0 {
+		ofLink = percent(bps, float64(linkBPS))
+	}
+	if counter >= 0 {
+		counted = byteCount(counter)
+		if counter > 0 {
+			share = percent(float64(traced), float64(counter))
+		}
+	}
+	return plain(name, link, way, byteCount(traced), bitRate(bps), ofLink, counted, share)
+}
+
+// What a port moved beyond the traced WRs is worth a remark above this share of
+// all its bytes: below it are headers, acknowledgements and management traffic.
+const unexplainedShare = 0.15
+
+const fewPortBytes = 1 << 20
+
+func portRemark(port attribution.PortReport) string {
+	all := float64(max(port.PortSent, 0)) + float64(max(port.PortRecv, 0))
+	for _, way := range []struct {
+		traced, counter int64
+		name            string
+	}{{port.TracedSent, port.PortSent, "sent"}, {port.TracedRecv, port.PortRecv, "received"}} {
+		more := way.counter - max(way.traced, 0)
+		if more > fewPortBytes && float64(more) > unexplainedShare*all {
+			return fmt.Sprintf("%s were %s that no traced work request explains: other processes use the port, or queue pairs bypass the library",
+				byteCount(more), way.name)
+		}
+	}
+	return ""
+}
+
+const maxReceives = 5
+
+// receives lists how long posted receives waited for their peers.
+func receives(p *page, r *attribution.Report) {
+	if len(r.Receive) == 0 {
+		return
+	}
+	list := append([]attribution.PeerWait(nil), r.Receive...)
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Wait.Count > list[j].Wait.Count })
+	p.heading("RECEIVES", "peer-wait: post_recv until the message is there; in no class")
+	t := newTable("llrrrrr", "peer", "qp", "receives", "p50", "p99", "max", "mean")
+	for _, w := range list[:min(len(list), maxReceives)] {
+		t.row(plain(cleanOr(w.Peer, "unknown"), hex(uint64(w.QPNum)), count(w.Wait.Count), durationNS(w.Wait.P50NS),
+			durationNS(w.Wait.P99NS), durationNS(w.Wait.MaxNS), duration(w.Wait.MeanNS))...)
+	}
+	t.write(p)
+	p.more(len(list)-maxReceives, "peer")
+}
