@@ -16,6 +16,8 @@ type Mapping struct {
 	Dev        uint64 // major<<32 | minor, as the maps file prints them
 	Inode      uint64 // 0: no file
 	Read, Exec bool
+	Write      bool
+	Shared     bool   // not copied on write: a device, shared memory, or a file's own pages
 	Path       string // as the target sees it; "[vdso]" and the like; empty: anonymous
 	Deleted    bool   // the file has no name any more
 }
@@ -96,6 +98,7 @@ func parseMapsLine(line string) (Mapping, error) {
 	}
 	m.Dev = maj<<32 | min
 	m.Read, m.Exec = field[1][0] == 'r', field[1][2] == 'x'
+	m.Write, m.Shared = field[1][1] == 'w', field[1][3] == 's'
 	m.Path = unescape(strings.TrimLeft(rest, " "))
 	if m.Inode != 0 {
 		m.Path, m.Deleted = strings.CutSuffix(m.Path, " (deleted)")
