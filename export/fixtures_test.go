@@ -23,6 +23,7 @@ var fixtures = []struct {
 	{"nothing-open", "json", nothingOpen},
 	{"idle", "", idleJob},
 	{"receives-only", "", receivesOnly},
+	{"received", "json", receivingJob},
 	{"unsignalled-only", "", unsignalledOnly},
 	{"excluded-only", "", excludedOnly},
 	{"hostile", "json pprof folded svg", hostile},
@@ -117,6 +118,8 @@ func pollingJob() *attribution.Report {
 	b.r.Exposed[attribution.Scheduling] = 6_600_000
 	b.r.Exposed[attribution.Software] = 9_100_000
 	b.r.Exposed[attribution.Interrupt] = 390_000
+	b.r.Chains = attribution.Chains{Count: 20_000, WRs: 20_000, Bytes: 20_000 * 65536}
+	b.r.Slow = attribution.Slow{ThresholdNS: 12_510, Bursts: 12, PeriodNS: second, Pattern: "every 1.00 s"}
 	b.r.WRs = attribution.Books{Posted: 20_003, Completed: 20_000, Outstanding: 1, Excluded: 2, Bytes: 20_000 * 65536}
 	b.r.Kinds = map[string]attribution.Books{"send": b.r.WRs}
 	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", Posted: 20_003, DepthMax: 0, QueueSize: 128,
@@ -180,8 +183,21 @@ func eventModeJob() *attribution.Report {
 		waits = append(waits, int64(jitter(rnd, 310_000)))
 	}
 	b.r.Receive = []attribution.PeerWait{{Device: "rxe0", Peer: "10.0.1.2 qp 0x11", QPNum: 0x11, Wait: distribution(waits)}}
+	b.r.Receives = receiveTotals(rnd)
 	b.r.Doubts = []string{"The port has no hardware counters: bytes of other processes on it are not known."}
 	return b.report(c)
+}
+
+// receiveTotals of 5000 receives that software and scheduling delayed.
+func receiveTotals(rnd *rand.Rand) (t attribution.Totals) {
+	b := &builder{}
+	for i := range 5000 {
+		b.add(attribution.WR{Op: "RECV", PostBegin: origin}, part{attribution.LatePoll, jitter(rnd, 700), ""},
+			part{attribution.Runqueue, uint64(i%3) * jitter(rnd, 2100), "stress-ng (pid 990)"})
+	}
+	t.Latency, t.Classes = distributions(b.wrs)
+	t.AtP50, t.AtP99, t.Causes = split(b.wrs, 0.45, 0.55), split(b.wrs, 0.985, 0.995), causeTotals(b.wrs)
+	return t
 }
 
 // trainingJob has many queue pairs, sizes and sites, mostly unsignalled, and
@@ -227,6 +243,13 @@ func trainingJob() *attribution.Report {
 		"receive": {Posted: 30_000, Completed: 28_000, Outstanding: 1990, Flushed: 10, Bytes: 30 << 30},
 	}
 	b.r.WRs = attribution.Books{Posted: 78_020, Completed: 75_900, Outstanding: 2030, Flushed: 10, Lost: 12, Excluded: 68, Unsignalled: 41_900, Bytes: 61 << 30}
+	b.r.Chains = attribution.Chains{Count: 6000, WRs: 18_400, Bytes: 31 << 30}
+	b.r.Floors = []attribution.Floor{
+		{Device: "mlx5_0", Port: 1, Peer: "lid 4", Op: "WRITE", Transport: "RC", Learnt: 1500, Split: 2000, Known: true, BaseNS: 3600, RateBPS: 190_000_000_000,
+			LinkBPS: 200_000_000_000, PCIeBPS: 252_000_000_000},
+		{Device: "mlx5_1", Port: 1, Peer: "lid 4", Op: "READ", Transport: "RC", Learnt: 90, Split: 2000, Known: true, BaseNS: 3700, LinkBPS: 200_000_000_000},
+		{Device: "mlx5_1", Port: 1, Peer: "lid 5", Op: "READ", Transport: "RC", Learnt: 3},
+	}
 	for i := range 20 {
 		b.r.Queues = append(b.r.Queues, attribution.Queue{PID: pid, QPNum: 0x200 + uint32(i), Device: []string{"mlx5_0", "mlx5_1"}[i%2], Peer: []string{"lid 4", "lid 5", "lid 6"}[i%3],
 			Posted: 2400 + int64(i%3), DepthMean: 3.4, DepthMax: 31, QueueSize: 32, IdleNS: 8_300_000_000 + int64(i)*1_000_000, WindowNS: 10 * second,
@@ -290,6 +313,19 @@ func booksOnly(comm string, send, receive attribution.Books) *attribution.Report
 func receivesOnly() *attribution.Report {
 	r := booksOnly("ib_write_bw", attribution.Books{}, attribution.Books{Posted: 512, Outstanding: 512})
 	r.Doubts = []string{"Writes that arrive without a completion cannot be observed on this side."}
+	return r
+}
+
+// receivingJob is a process that only receives, and does.
+func receivingJob() *attribution.Report {
+	r := booksOnly("storage-target", attribution.Books{}, attribution.Books{Posted: 5512, Completed: 5000, Outstanding: 512})
+	rnd := rand.New(rand.NewPCG(7, 8))
+	r.Receives = receiveTotals(rnd)
+	var waits []int64
+	for range 5000 {
+		waits = append(waits, int64(jitter(rnd, 1_310_000)))
+	}
+	r.Receive = []attribution.PeerWait{{Device: "mlx5_0", Peer: "lid 4", QPNum: 0x55, Wait: distribution(waits)}}
 	return r
 }
 

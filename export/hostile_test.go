@@ -49,6 +49,8 @@ func hostile() *attribution.Report {
 	b.incident(0, attribution.Preempted, 1, 20_000)
 	b.incident(6, attribution.Preempted, 1, 20_000)
 	b.r.Doubts = nasty
+	b.r.Slow.Pattern = n(1)
+	b.r.Floors = []attribution.Floor{{Device: n(0), Peer: n(6), Op: n(1), Transport: n(2), Known: true}}
 	b.r.WRs = attribution.Books{Posted: 12, Completed: 12}
 	b.r.Kinds = map[string]attribution.Books{n(1): b.r.WRs}
 	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 1, Device: n(0), Peer: n(6), Posted: 12, WindowNS: second, IdleNS: second, IdleAsleep: second,

@@ -31,6 +31,12 @@ func newJSON(r *attribution.Report) jsonReport {
 	}
 	j.Uncertain.Count = r.Uncertain
 	j.Verdict = summary(r)
+	j.Received, j.Chains = toTotals(r.Receives), jsonChains(r.Chains)
+	j.Slow = jsonSlow{r.Slow.ThresholdNS, r.Slow.Bursts, r.Slow.PeriodNS, cleanText(r.Slow.Pattern)}
+	j.Floors = list(r.Floors, func(f attribution.Floor) jsonFloor {
+		return jsonFloor{clean(f.Device), f.Port, clean(f.Peer), clean(f.Op), clean(f.Transport), f.Learnt, f.Split, f.Known, f.BaseNS,
+			f.RateBPS, f.LinkBPS, f.PCIeBPS}
+	})
 	for _, class := range attribution.Classes {
 		j.ExposedNS[class.String()] = r.Exposed[class]
 	}
@@ -76,6 +82,13 @@ func known[T int | int32 | int64](n T) *T {
 
 func toDistribution(d attribution.Distribution) jsonDistribution {
 	return jsonDistribution{d.Count, d.TotalNS, finite(d.MeanNS), finite(d.StdDevNS), d.P50NS, d.P90NS, d.P99NS, d.P999NS, d.MaxNS, d.MinNS}
+}
+
+func toTotals(t attribution.Totals) jsonTotals {
+	j := jsonTotals{toDistribution(t.Latency), toDistribution(t.Undecided), toDistribution(t.Doubt), toClasses(t.Classes),
+		toDistribution(t.Probe), toSplit(t.AtP50), toSplit(t.AtP99), toCauses(t.Causes)}
+	j.Uncertain.Count = t.Uncertain
+	return j
 }
 
 func toClasses(d [classes]attribution.Distribution) jsonClasses {
@@ -150,6 +163,7 @@ func toIncident(in attribution.Incident, c *event.Context, f *frames) jsonIncide
 		Timeline: list(in.Timeline, func(s attribution.Segment) jsonSegment {
 			return jsonSegment{s.Cause.FullName(), relative(c, s.Begin), relative(c, s.End), clean(s.Who), s.TID, known(s.CPU)}
 		}),
+		Omitted: in.Omitted,
 	}
 }
 

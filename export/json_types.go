@@ -26,6 +26,10 @@ type jsonReport struct {
 	Incidents []jsonIncident         `json:"incidents"`
 
 	Verdict     string               `json:"verdict"`
+	Received    jsonTotals           `json:"received"`
+	Chains      jsonChains           `json:"chains"`
+	Floors      []jsonFloor          `json:"floors"`
+	Slow        jsonSlow             `json:"slow"`
 	Probe       jsonDistribution     `json:"probe"`
 	ExposedNS   map[string]int64     `json:"exposed_ns"`
 	Kinds       map[string]jsonBooks `json:"kinds"`
@@ -42,6 +46,46 @@ type jsonReport struct {
 	Targets     []jsonTarget         `json:"targets"`
 	Host        jsonHost             `json:"host"`
 	Devices     []jsonDevice         `json:"devices"`
+}
+
+// jsonTotals of receives: as the fields of jsonReport have them for sends.
+type jsonTotals struct {
+	Latency   jsonDistribution     `json:"latency"`
+	Undecided jsonDistribution     `json:"undecided"`
+	Uncertain jsonDistribution     `json:"uncertain"`
+	Classes   jsonClasses          `json:"classes"`
+	Probe     jsonDistribution     `json:"probe"`
+	AtP50     jsonSplit            `json:"at_p50"`
+	AtP99     jsonSplit            `json:"at_p99"`
+	Causes    map[string]jsonCause `json:"causes"`
+}
+
+type jsonChains struct {
+	Count int64 `json:"count"`
+	WRs   int64 `json:"wrs"`
+	Bytes int64 `json:"bytes"`
+}
+
+type jsonFloor struct {
+	Device    string `json:"device"`
+	Port      int    `json:"port"`
+	Peer      string `json:"peer"`
+	Op        string `json:"op"`
+	Transport string `json:"transport"`
+	Learnt    int64  `json:"learnt"`
+	Split     int64  `json:"split"`
+	Known     bool   `json:"known"`
+	BaseNS    int64  `json:"base_ns"`
+	RateBPS   uint64 `json:"rate_bps"`
+	LinkBPS   uint64 `json:"link_bps"`
+	PCIeBPS   uint64 `json:"pcie_bps"`
+}
+
+type jsonSlow struct {
+	ThresholdNS int64  `json:"threshold_ns"`
+	Bursts      int64  `json:"bursts"`
+	PeriodNS    int64  `json:"period_ns"`
+	Pattern     string `json:"pattern"`
 }
 
 type jsonTarget struct {
@@ -160,6 +204,7 @@ type jsonIncident struct {
 	DelayNS  int64         `json:"delay_ns"`
 	Worst    jsonWR        `json:"worst"`
 	Timeline []jsonSegment `json:"timeline"`
+	Omitted  int64         `json:"omitted"`
 }
 
 type jsonSegment struct {

@@ -29,7 +29,7 @@ func dim(texts ...string) []cell {
 // the page is too narrow, left ones are shortened.
 type table struct {
 	layout string
-	gap    int // columns between columns
+	gap    int // columns between columns; one where the page is too narrow
 	indent int
 	rows   []row
 }
@@ -101,6 +101,9 @@ func bar(n int, low, high float64) (sure, maybe string) {
 	return strings.Repeat("#", cells(low)), strings.Repeat("?", max(cells(high)-cells(low), 0))
 }
 
+// longText is a column that can be shortened before columns move together.
+const longText = 25
+
 // widths of the columns: what their cells need, less what the page lacks.
 func (t *table) widths(room int) []int {
 	w := make([]int, len(t.layout))
@@ -109,10 +112,17 @@ func (t *table) widths(room int) []int {
 			w[i] = max(w[i], width(c.text))
 		}
 	}
-	total, bars := t.gap*(len(w)-1), strings.Count(t.layout, "b")
-	for _, n := range w {
+	total, bars, longest := 0, strings.Count(t.layout, "b"), 0
+	for i, n := range w {
 		total += n
+		if t.layout[i] == 'l' {
+			longest = max(longest, n)
+		}
 	}
+	if gaps := len(w) - 1; total+t.gap*gaps > room && longest < longText {
+		t.gap = 1
+	}
+	total += t.gap * (len(w) - 1)
 	for ; total > room; total-- {
 		w[t.widest(w)]--
 	}

@@ -30,6 +30,7 @@ func Text(w io.Writer, r *attribution.Report, o TextOptions) error {
 		causeTable(p, r)
 		groupTables(p, r)
 		siteTable(p, r)
+		floors(p, r)
 		incidents(p, r)
 		classTable(p, r)
 	}

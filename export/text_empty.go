@@ -117,6 +117,13 @@ var outcomes = []struct {
 }
 
 func nothingMeasured(r *attribution.Report) (n nothing) {
+	if d := r.Receives.Latency; d.Count > 0 && r.Kinds["send"].Posted == 0 {
+		return nothing{
+			what: fmt.Sprintf("Only receives completed, %s of them. Once a message was there, until it was in hand: %s.", count(d.Count), received(r)),
+			why:  []string{"How long its messages take is seen in the process that sends them."},
+			do:   []string{"Trace the sending side."},
+		}
+	}
 	kind, verb := "work request", "were"
 	onlyReceives := r.Kinds["receive"].Posted == r.WRs.Posted
 	if onlyReceives {

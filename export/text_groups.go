@@ -38,7 +38,6 @@ func groupTables(p *page, r *attribution.Report) {
 		}
 		p.heading(title.title, note)
 		t := newTable("lrrrrrrrrr", title.key, "WRs", "bytes", "p50", "p99", "software", "intr", "sched", "wire", "undec")
-		t.gap = 1
 		for _, g := range groups[:min(len(groups), most)] {
 			t.row(groupRow(g)...)
 		}

@@ -134,24 +134,39 @@ func latency(p *page, r *attribution.Report) {
 	t := newTable("rrrrrrr", "p50", "p90", "p99", "p99.9", "max", "mean", "stddev")
 	t.row(plain(durationNS(d.P50NS), durationNS(d.P90NS), durationNS(d.P99NS), durationNS(d.P999NS),
 		durationNS(d.MaxNS), duration(d.MeanNS), duration(d.StdDevNS))...)
-	t.gap = 3
 	t.write(p)
-	p.prose("  ", ansiDim, strings.Join(latencyNotes(r), " "))
+	for _, note := range latencyNotes(r) {
+		p.prose("  ", ansiDim, note)
+	}
 }
 
 func latencyNotes(r *attribution.Report) (notes []string) {
 	if d := r.Latency; d.Count < 1000 {
 		notes = append(notes, fmt.Sprintf("With %s the far percentiles are single ones.", counted(d.Count, "work request")))
 	}
-	if n := r.WRs.Unsignalled; n > 0 {
-		notes = append(notes, fmt.Sprintf(
-			"%s (%s of the completed) asked for no completion: they count as part of the one that follows them.",
-			counted(n, "work request"), percent(float64(n), float64(r.WRs.Completed))))
+	if n := r.Kinds["send"].Unsignalled; n > 0 {
+		notes = append(notes, unsignalled(r))
+	}
+	if s := r.Slow; s.Pattern != "" && s.Pattern != "none" {
+		notes = append(notes, fmt.Sprintf("Slow ones (above %s) came %s.", durationNS(s.ThresholdNS), cleanText(s.Pattern)))
 	}
 	if demand := shareList(r.Demands, demandWords); demand != "" {
 		notes = append(notes, "When done: "+demand+".")
 	}
 	return notes
+}
+
+// unsignalled tells what the latencies stand for, where most work requests had no
+// completion of their own.
+func unsignalled(r *attribution.Report) string {
+	send := r.Kinds["send"]
+	s := fmt.Sprintf("%s of %s completed without a completion of their own",
+		percent(float64(send.Unsignalled), float64(send.Completed)), counted(send.Completed, "send"))
+	if c := r.Chains; c.WRs > 0 {
+		s += fmt.Sprintf("; the measured chains hold %s of the sends and %s of the bytes",
+			percent(float64(c.WRs), float64(send.Completed)), percent(float64(c.Bytes), float64(send.Bytes)))
+	}
+	return s + "."
 }
 
 var demandWords = map[string]string{

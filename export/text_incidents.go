@@ -84,13 +84,12 @@ func timeline(p *page, in attribution.Incident) {
 		base = in.Timeline[0].Begin
 	}
 	t := newTable("rrlll", "after post", "for", "", "", "")
-	var skipped int
-	var skippedNS int64
+	skipped := in.Omitted
 	short := shortest(in.Timeline)
 	for _, s := range in.Timeline {
 		ns := since(s.Begin, s.End)
 		if ns < short {
-			skipped, skippedNS = skipped+1, skippedNS+ns
+			skipped++
 			continue
 		}
 		mark := ""
@@ -103,7 +102,7 @@ func timeline(p *page, in attribution.Incident) {
 	t.indent = 5
 	t.write(p)
 	if skipped > 0 {
-		p.line(p.paint(ansiDim, fmt.Sprintf("       and %s of %s together", counted(int64(skipped), "shorter part"), durationNS(skippedNS))))
+		p.prose("       ", ansiDim, fmt.Sprintf("and %s, none longer than %s", counted(skipped, "shorter part"), durationNS(short)))
 	}
 }
 

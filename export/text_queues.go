@@ -140,6 +140,54 @@ func portRemark(port attribution.PortReport) string {
 	return ""
 }
 
+// received sums up the latencies of receives: from done to reap.
+func received(r *attribution.Report) string {
+	d := r.Receives.Latency
+	s := newShares(totals(r.Receives.Classes), float64(r.Receives.Probe.TotalNS))
+	text := fmt.Sprintf("p50 %s, p99 %s, max %s", durationNS(d.P50NS), durationNS(d.P99NS), durationNS(d.MaxNS))
+	for i, c := range attribution.Classes {
+		if s.class[c] == 0 {
+			continue
+		}
+		sep := ", "
+		if i == 0 {
+			sep = "; "
+		}
+		text += fmt.Sprintf("%s%s %s", sep, percent(s.class[c], s.whole), c)
+	}
+	return text
+}
+
+// floors are what the wire was split by.
+func floors(p *page, r *attribution.Report) {
+	var known []attribution.Floor
+	for _, f := range r.Floors {
+		if f.Known {
+			known = append(known, f)
+		}
+	}
+	if len(known) == 0 {
+		return
+	}
+	p.heading("FLOOR OF THE WIRE", "what this run took at least: base + size / rate")
+	t := newTable("llrrrrr", "", "to", "base", "rate", "link", "PCIe", "learnt from")
+	for _, f := range known[:min(len(known), maxFloors)] {
+		t.row(plain(cleanOr(f.Op, "?")+" "+clean(f.Transport)+" "+clean(f.Device), cleanOr(f.Peer, "unknown"), durationNS(f.BaseNS),
+			rateOrDash(f.RateBPS), rateOrDash(f.LinkBPS), rateOrDash(f.PCIeBPS), count(f.Learnt))...)
+	}
+	t.write(p)
+	p.more(len(known)-maxFloors, "floor")
+}
+
+const maxFloors = 5
+
+func rateOrDash(bps uint64) string {
+	if bps == 0 {
+		return "-"
+	}
+	return bitRate(float64(bps))
+}
+
 const maxReceives = 5
 
 // receives lists how long posted receives waited for their peers.
@@ -157,4 +205,7 @@ func receives(p *page, r *attribution.Report) {
 	}
 	t.write(p)
 	p.more(len(list)-maxReceives, "peer")
+	if d := r.Receives.Latency; d.Count > 0 {
+		p.prose("  ", "", "Once there, until in hand: "+received(r)+".")
+	}
 }

@@ -138,7 +138,6 @@ func books(p *page, r *attribution.Report) {
 	if len(kinds) != 1 {
 		add("all", r.WRs)
 	}
-	t.gap = 1
 	t.write(p)
 	if r.WRs.Excluded > 0 {
 		p.prose("  ", ansiDim, "Excluded: posted before the place of their queue pair was proven, or while it was in doubt.")

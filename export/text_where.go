@@ -10,9 +10,9 @@ import (
 func where(p *page, r *attribution.Report) {
 	p.heading("WHERE THE TIME GOES", "mean of the work requests around p50 and p99; parts add up")
 	at50, at99 := newSide(r.AtP50), newSide(r.AtP99)
-	long := p.width >= 96
+	long := p.width >= 110
 	t := newTable("lrrbrrb")
-	t.gap = 1
+	t.gap = 1 // the more for the bars
 	t.row(cell{}, cell{text: duration(r.AtP50.LatencyNS), ansi: ansiBold}, cell{}, cell{text: " at p50", ansi: ansiDim},
 		cell{text: duration(r.AtP99.LatencyNS), ansi: ansiBold}, cell{}, cell{text: " at p99", ansi: ansiDim})
 	for _, c := range attribution.Classes {
@@ -85,7 +85,6 @@ func classTable(p *page, r *attribution.Report) {
 			add(cell{text: "  of it probes", ansi: ansiDim}, "(ours)", "", r.Probe)
 		}
 	}
-	t.gap = 1
 	t.write(p)
 	p.prose("  ", ansiDim, "Exposed: time of threads, each nanosecond once, however many work requests it delayed.")
 }
