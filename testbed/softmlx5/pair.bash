@@ -36,9 +36,17 @@ listens() {     # listens PID
 	return 1
 }
 
+wait_listening() {      # false when the server ended instead
+	local pid
+	until pid=$(tool_pid "$tmp/server.pid"); [ -n "$pid" ] && listens "$pid"; do
+		kill -0 $srv 2>/dev/null || return 1
+		sleep 0.02
+	done
+}
+
 # One attempt; the status is that of the pair.  Uses tmp, srv, cli of pair().
 attempt() {
-	local list limit=${PAIR_TIMEOUT:-60} pid rc src
+	local list limit=${PAIR_TIMEOUT:-60} rc src
 	list=$(cpus)
 	rm -f "$tmp"/*
 	timeout -k 2 "$limit" $PAIR_WRAP taskset -c "${SRV_CPU:-${list##*[,-]}}" \
@@ -46,13 +54,7 @@ attempt() {
 	srv=$!
 	if [ -n "$PAIR_DELAY" ]; then
 		sleep "$PAIR_DELAY"
-	else
-		until pid=$(tool_pid "$tmp/server.pid"); [ -n "$pid" ] && listens "$pid"; do
-			kill -0 $srv 2>/dev/null || break
-			sleep 0.02
-		done
-	fi
-	if ! kill -0 $srv 2>/dev/null; then
+	elif ! wait_listening; then
 		wait $srv
 		failed "the server ended ($?) before it listened; it said:"
 		return 1

@@ -163,6 +163,9 @@ static int serve(void)
 	const char *log = getenv("SOFTMLX5_LOG");
 	int pid_fd;
 
+	/* Whoever started us may hold locks and pipes open: not here, or they
+	 * would stay so for as long as the device runs. */
+	close_range(3, ~0u, 0);
 	if (mkdir(dir, 0755) && errno != EEXIST)
 		return fail("cannot create the directory");
 	pid_fd = own_pid_file(pid_path);

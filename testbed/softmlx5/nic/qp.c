@@ -150,16 +150,18 @@ static ns_t push_cqe(struct qp *q, struct wr *w)
 }
 
 /* The requester's side: data of a read, and the completion. */
-static void complete(struct qp *q, struct wr *w, ns_t now)
+static void complete(struct qp *q, struct wr *w)
 {
 	int64_t index = -1;
-	ns_t t = now;
+	ns_t t;
 
 	if (w->resp && !w->syndrome)
 		w->syndrome = scatter(q, w, w->resp, w->bytes);
 	if (w->signaled || w->syndrome) {
 		index = q->scq->pi;
 		t = push_cqe(q, w);
+	} else {
+		t = now_ns();
 	}
 	if (w->syndrome)
 		qp_error(q);
@@ -195,7 +197,7 @@ ns_t qp_run(struct qp *q, ns_t now, bool *any)
 	}
 	now = now_ns();
 	while (q->ack.head && q->ack.head->t_cqe_due <= now) {
-		complete(q, fifo_pop(&q->ack), now);
+		complete(q, fifo_pop(&q->ack));
 		*any = true;
 	}
 	if (q->wire.head)

@@ -5,6 +5,8 @@ usage: check-clock.py DIR STAMPS
 DIR is the device's (its truth.csv and state), STAMPS the output of
 build/tests/stamps.  The truth log has the moment of each completion in
 CLOCK_MONOTONIC; the timestamp must be what the clock read then, to the tick.
+Exit status: 0, 1 when it was not, 3 when the clock was to step and the
+requests were not on both sides of that.
 """
 import csv
 import sys
@@ -61,8 +63,9 @@ def main():
     if clock.real == bool(walls):
         errors.append(f"wall-clock time is offered: {bool(walls)}, in CLOCK_FORMAT=real: {clock.real}")
     before = sum(int(r["t_cqe"]) - clock.start < clock.step_at for r in rows)
-    if clock.step and not 0 < before < len(rows):
-        errors.append(f"{before} of {len(rows)} requests before the step: nothing shown")
+    if clock.step and not errors and not 0 < before < len(rows):
+        print(f"{before} of {len(rows)} requests before the step: nothing shown")
+        sys.exit(3)
     print("\n".join(errors[:10]) or f"{len(seen)} timestamps exact, {walls} as wall-clock time, "
           f"{before} before the step")
     sys.exit(bool(errors))

@@ -46,6 +46,20 @@ cli_stopped() {
 	result "start after a crash says so and starts" $?
 }
 
+# A lock or a pipe of whoever starts the device must not live on in it.
+cli_inherits_nothing() {
+	local rc lock
+	./softmlx5 stop >/dev/null 2>&1
+	exec {lock}>"$work/lock"
+	flock $lock
+	./softmlx5 start
+	exec {lock}>&-
+	flock --nonblock "$work/lock" true >"$out" 2>&1
+	rc=$?
+	ls -l "/proc/$(cat "$SOFTMLX5_DIR/pid")/fd" >>"$out"
+	result "the daemon keeps nothing open that it inherits" $rc
+}
+
 cli_running() {
 	local before
 	before=$(./softmlx5 status)
@@ -99,6 +113,36 @@ cli_pair() {
 	eventually gone "$server" && eventually gone "$client"
 	result "a pair that is ended leaves no process behind" $?
 	refuses 1 "FAILED: the server ended" ./softmlx5 pair false
+}
+
+# A tool whose client fails as perftest does on a busy machine, so many times.
+flaky_tool() {  # flaky_tool TIMES
+	rm -f "$work/tries"
+	cat >"$work/flaky" <<-END
+		#!/bin/bash
+		[ "\$*" = 127.0.0.1 ] || exit 0
+		echo >>"$work/tries"
+		[ "\$(wc -l <"$work/tries")" -gt $1 ] && exit 0
+		echo "Correlation coefficient r^2: 0.5 < 0.9" >&2
+		exit 1
+	END
+	chmod +x "$work/flaky"
+}
+
+cli_calibration() {
+	local rc
+	flaky_tool 2
+	PAIR_DELAY=0 ./softmlx5 pair "$work/flaky" >"$out" 2>&1 &&
+		[ "$(wc -l <"$work/tries")" = 3 ] && ! grep -q FAILED "$out"
+	result "pair repeats a run that could not calibrate" $?
+	flaky_tool 99
+	PAIR_DELAY=0 ./softmlx5 pair "$work/flaky" >"$out" 2>&1
+	rc=$?
+	[ $rc = 1 ] && [ "$(wc -l <"$work/tries")" = 5 ] && [ "$(grep -c FAILED "$out")" = 1 ]
+	result "but not for ever" $?
+	PAIR_TIMEOUT=1 ./softmlx5 pair sleep 30 >"$out" 2>&1
+	[ $? = 1 ] && grep -q "FAILED: the server ended (124)" "$out"
+	result "a server that never listens ends at PAIR_TIMEOUT" $?
 }
 
 # Two devices at once know nothing of each other.

@@ -1,8 +1,12 @@
 /*
  * Read CQE timestamps as an application does, with extended CQs.
  *
- *   stamps COUNT    RDMA writes, one after the other; for each a line
- *                   wqe,cqe_raw,page_raw,wall_ns,real_ns,mono_ns
+ *   stamps COUNT [UNTIL]
+ *
+ * COUNT RDMA writes, one after the other, and then one every millisecond until
+ * CLOCK_MONOTONIC is beyond UNTIL ns; for each a line
+ *
+ *   request,cqe_raw,page_raw,wall_ns,real_ns,mono_ns
  *
  * cqe_raw is the timestamp field, page_raw the device's clock page read after
  * the completion, wall_ns the completion converted to wall-clock time by
@@ -10,6 +14,7 @@
  * host's clocks when all that was done.
  */
 #include <time.h>
+#include <unistd.h>
 #include "rdma.h"
 
 static uint64_t host_ns(clockid_t id)
@@ -48,6 +53,7 @@ static uint64_t clock_page(struct rdma *r)
 int main(int argc, char **argv)
 {
 	int count = argc > 1 ? atoi(argv[1]) : 100;
+	uint64_t until = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 	struct ibv_qp_init_attr a = { .qp_type = IBV_QPT_RC, .cap = { 16, 16, 1, 1, 0 } };
 	struct rdma r;
 	struct ibv_cq_ex *cq;
@@ -66,7 +72,7 @@ int main(int argc, char **argv)
 		CHECK(qp[i]);
 	}
 	rdma_connect(&r, qp[0], qp[1]);
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count || host_ns(CLOCK_MONOTONIC) < until; i++) {
 		struct ibv_sge s = { (uintptr_t)buf, 8, mr->lkey };
 		struct ibv_send_wr w = { .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 					 .send_flags = IBV_SEND_SIGNALED }, *bad;
@@ -74,6 +80,8 @@ int main(int argc, char **argv)
 		uint64_t raw, ns, page;
 		int err;
 
+		if (i >= count)
+			usleep(1000);
 		w.wr.rdma.remote_addr = (uintptr_t)buf + 2048;
 		w.wr.rdma.rkey = mr->rkey;
 		CHECK(!ibv_post_send(qp[0], &w, &bad));
