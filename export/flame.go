@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bufio"
 	"bytes"
 	_ "embed"
 	"encoding/xml"
@@ -75,7 +76,11 @@ func Flamegraph(w io.Writer, r *attribution.Report, o FlameOptions) error {
 	if err != nil {
 		return fmt.Errorf("parse flame graph template: %w", err)
 	}
-	return t.Execute(w, newFlamePage(r, o))
+	buffered := bufio.NewWriter(w)
+	if err := t.Execute(buffered, newFlamePage(r, o)); err != nil {
+		return fmt.Errorf("write flame graph: %w", err)
+	}
+	return buffered.Flush()
 }
 
 func escapeXML(s string) (string, error) {
@@ -181,7 +186,7 @@ func (l *flameLayout) place(n *node, from float64, depth int) {
 	l.frames = append(l.frames, flameFrame{
 		From: from, Share: share, Depth: depth, Kind: frameKind(n), Title: l.title(n),
 		Brief: briefStart(n), Label: fit(n.name, n.name[briefStart(n):], share*l.inner),
-		X: pixels(flameMargin + from*l.inner), W: pixels(share * l.inner),
+		X: pixels(flameMargin + from*l.inner), W: pixels(share*l.inner - min(0.8, 0.15*share*l.inner)),
 	})
 	for _, c := range n.children {
 		l.place(c, from, depth+1)

@@ -28,7 +28,7 @@
       f.g.classList.toggle("above", f.depth < zoomed.depth);
       const x = margin + (left - zoomed.x) / zoomed.w * inner, w = (right - left) / zoomed.w * inner;
       f.rect.setAttribute("x", x);
-      f.rect.setAttribute("width", w);
+      f.rect.setAttribute("width", w - Math.min(0.8, 0.15 * w));
       f.text.setAttribute("x", x);
       f.text.textContent = fit(f.name, f.brief, w);
     }
