@@ -9,7 +9,10 @@
 
 #define SIGSTOP 19
 
-/* Stops our own child until user space has placed the probes that the event calls for. */
+/*
+ * Stops our own child until user space has placed the probes that the record
+ * just written calls for.  Only after a record: user space lets it go on.
+ */
 static __always_inline void hold_if_ours(void)
 {
 	struct target *target = target_of(current_tgid());
@@ -279,7 +282,7 @@ int destroy_cq_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-static __always_inline void context_emit(enum object_event event, __u64 context)
+static __always_inline bool context_emit(enum object_event event, __u64 context)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct device_context_record *rec;
@@ -289,7 +292,7 @@ static __always_inline void context_emit(enum object_event event, __u64 context)
 	out_open_urgent(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_DEVICE_CONTEXT, now);
 	if (!rec)
-		return;
+		return false;
 	__builtin_memset(rec, 0, sizeof(*rec));
 	header_fill(&rec->h, &o, RECORD_DEVICE_CONTEXT, now, event);
 	rec->context = context;
@@ -297,6 +300,7 @@ static __always_inline void context_emit(enum object_event event, __u64 context)
 	    bpf_probe_read_user(rec->device, sizeof(rec->device), (void *)(device + VERBS_DEVICE_NAME)))
 		count(COUNT_QP_UNREADABLE);
 	out_submit(&o, rec);
+	return true;
 }
 
 /* verbs_open_device and ibv_import_device return the ibv_context. */
@@ -307,8 +311,8 @@ int open_device_exit(struct pt_regs *ctx)
 
 	if (!context || !thread_self())
 		return 0;
-	context_emit(OBJECT_CREATED, context);
-	hold_if_ours();
+	if (context_emit(OBJECT_CREATED, context))
+		hold_if_ours();
 	return 0;
 }
 
@@ -335,11 +339,11 @@ int library_enter(struct pt_regs *ctx)
 		return 0;
 	out_open_urgent(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_LIBRARY, now);
-	if (rec) {
-		__builtin_memset(rec, 0, sizeof(*rec));
-		header_fill(&rec->h, &o, RECORD_LIBRARY, now, 0);
-		out_submit(&o, rec);
-	}
+	if (!rec)
+		return 0;
+	__builtin_memset(rec, 0, sizeof(*rec));
+	header_fill(&rec->h, &o, RECORD_LIBRARY, now, 0);
+	out_submit(&o, rec);
 	hold_if_ours();
 	return 0;
 }

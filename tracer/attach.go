@@ -1,0 +1,325 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+	"github.com/rdmatrace/rdmatrace/tracer/place"
+)
+
+// links owns everything attached. Closing takes long for perf-style uprobes
+// (a hundred milliseconds each), so it is done in parallel.
+type links struct {
+	mu  sync.Mutex
+	all []link.Link
+}
+
+func (l *links) add(more ...link.Link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, more...)
+}
+
+func (l *links) close() error {
+	l.mu.Lock()
+	all := l.all
+	l.all = nil
+	l.mu.Unlock()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, one := range all {
+		wg.Go(func() { errs[i] = one.Close() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// site is one place of one library where a program is to run.
+type site struct {
+	fn     locate.Function
+	offset uint64 // of the probe in the file
+	cookie uint64
+}
+
+// batch is what one uprobe_multi link holds: the sites of one program in one library.
+type batch struct {
+	library *locate.Library
+	program string
+	ret     bool
+	sites   []site
+}
+
+// attacher puts probes on the functions of one process, each once.
+type attacher struct {
+	kernel *kernel
+	links  *links
+	pid    int
+	done   map[siteKey]bool
+	probes []siteReport
+	// functions are those that were to be attached: a forked child has the same.
+	functions locate.Functions
+	// returns is false where a return probe would harm the process.
+	returns bool
+}
+
+type siteKey struct {
+	dev, ino, offset uint64
+	program          string
+}
+
+func newAttacher(k *kernel, l *links, pid int, returns bool) *attacher {
+	return &attacher{kernel: k, links: l, pid: pid, done: map[siteKey]bool{}, returns: returns}
+}
+
+// attach places probes on those of fns that have none yet, and reports how
+// many are new. Verbs without a plan are left alone. A failure at one function
+// leaves the others in place; it is told in the probes and in the error.
+func (a *attacher) attach(fns locate.Functions) (added int, err error) {
+	var errs []error
+	a.functions = append(a.functions, fns...)
+	for lib, todo := range byLibrary(fns) {
+		n, err := a.attachLibrary(lib, todo)
+		added += n
+		errs = append(errs, err)
+	}
+	return added, errors.Join(errs...)
+}
+
+func byLibrary(fns locate.Functions) map[*locate.Library]locate.Functions {
+	out := map[*locate.Library]locate.Functions{}
+	for _, fn := range fns {
+		if _, planned := verbProbes[fn.Verb]; planned && fn.Library != nil {
+			out[fn.Library] = append(out[fn.Library], fn)
+		}
+	}
+	return out
+}
+
+func (a *attacher) attachLibrary(lib *locate.Library, fns locate.Functions) (int, error) {
+	if len(a.plan(lib, fns, nil)) == 0 {
+		return 0, nil
+	}
+	n, err := a.attachFile(lib, func(file *os.File) []*batch { return a.plan(lib, fns, file) })
+	if err == nil || len(fns) == 1 {
+		return n, err
+	}
+	// One function can spoil it for all: each gets its own chance.
+	var errs []error
+	n = 0
+	for _, fn := range fns {
+		one, err := a.attachFile(lib, func(file *os.File) []*batch { return a.plan(lib, locate.Functions{fn}, file) })
+		n += one
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// attachFile attaches what plan makes of a library's code, all or none.
+func (a *attacher) attachFile(lib *locate.Library, plan func(*os.File) []*batch) (int, error) {
+	// Held open: the mapping that leads to it may be gone the next moment.
+	file, err := os.Open(lib.Open)
+	if err != nil {
+		return 0, fmt.Errorf("open %s of process %d: %w", lib.Path, a.pid, err)
+	}
+	defer file.Close()
+	ex, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return 0, fmt.Errorf("read %s of process %d: %w", lib.Path, a.pid, err)
+	}
+	batches := plan(file)
+	n, err := a.attachAll(ex, batches)
+	a.report(batches, err)
+	return n, err
+}
+
+// attachAll attaches all batches or none: an entry whose return isn't seen
+// stays open, a return without its entry costs a trap for nothing.
+func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error) {
+	var made []link.Link
+	n := 0
+	for _, b := range batches {
+		ls, err := a.attachBatch(ex, b)
+		made = append(made, ls...)
+		if err != nil {
+			for _, l := range made {
+				err = errors.Join(err, l.Close())
+			}
+			return 0, err
+		}
+		n += len(b.sites)
+	}
+	for _, b := range batches {
+		for _, s := range b.sites {
+			a.done[a.key(b, s)] = true
+		}
+	}
+	a.links.add(made...)
+	return n, nil
+}
+
+// plan groups the programs that fns still need. With code nil it only says
+// whether there are any.
+func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File) []*batch {
+	groups := map[string]*batch{}
+	var order []*batch
+	for _, fn := range fns {
+		probe := verbProbes[fn.Verb]
+		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie}
+		if code != nil {
+			s.offset += entryOffset(code, fn)
+		}
+		for _, want := range []struct {
+			program string
+			ret     bool
+		}{{probe.enter, false}, {probe.exit, true}} {
+			if want.program == "" || want.ret && !a.returns {
+				continue
+			}
+			b := groups[want.program]
+			if b == nil {
+				b = &batch{library: lib, program: want.program, ret: want.ret}
+			}
+			if a.done[a.key(b, s)] || b.has(s) {
+				continue
+			}
+			b.sites = append(b.sites, s)
+			if groups[want.program] == nil {
+				groups[want.program] = b
+				order = append(order, b)
+			}
+		}
+	}
+	// Returns come first: a return without its entry is ignored.
+	slices.SortStableFunc(order, func(x, y *batch) int {
+		switch {
+		case x.ret == y.ret:
+			return 0
+		case x.ret:
+			return -1
+		}
+		return 1
+	})
+	return order
+}
+
+func (b *batch) has(s site) bool {
+	return slices.ContainsFunc(b.sites, func(o site) bool { return o.fn.Offset == s.fn.Offset })
+}
+
+func (a *attacher) key(b *batch, s site) siteKey {
+	return siteKey{b.library.Dev, b.library.Ino, s.fn.Offset, b.program}
+}
+
+// entryOffset is where past a function's entry the probe goes; 0 when its code
+// cannot be read or decoded: the entry is always a boundary.
+func entryOffset(file *os.File, fn locate.Function) uint64 {
+	code := make([]byte, 64)
+	n, err := file.ReadAt(code, int64(fn.Offset))
+	if n == 0 && err != nil {
+		return 0
+	}
+	if fn.Size > 0 && uint64(n) > fn.Size {
+		n = int(fn.Size)
+	}
+	s, err := place.Entry(machine, code[:n])
+	if err != nil {
+		return 0
+	}
+	return s.Offset
+}
+
+// attachBatch makes one link for all sites where the kernel can, else one for
+// each; all or none.
+func (a *attacher) attachBatch(ex *link.Executable, b *batch) ([]link.Link, error) {
+	prog := a.kernel.prog(b.program)
+	if prog == nil {
+		return nil, fmt.Errorf("attach %s: the program is not loaded", b.program)
+	}
+	if a.kernel.multi {
+		l, err := attachMulti(ex, b, prog, a.pid)
+		if err != nil {
+			return nil, fmt.Errorf("attach %s to %s of process %d: %w", b.program, b.library.Path, a.pid, err)
+		}
+		return []link.Link{l}, nil
+	}
+	var made []link.Link
+	for _, s := range b.sites {
+		l, err := attachSingle(ex, b, s, prog, a.pid)
+		if err != nil {
+			for _, m := range made {
+				err = errors.Join(err, m.Close())
+			}
+			return nil, fmt.Errorf("attach %s to %s+%#x of process %d: %w", b.program, b.library.Path, s.offset, a.pid, err)
+		}
+		made = append(made, l)
+	}
+	return made, nil
+}
+
+func attachMulti(ex *link.Executable, b *batch, prog *ebpf.Program, pid int) (link.Link, error) {
+	opts := &link.UprobeMultiOptions{PID: uint32(pid)}
+	for _, s := range b.sites {
+		opts.Addresses = append(opts.Addresses, s.offset)
+		opts.Cookies = append(opts.Cookies, s.cookie)
+	}
+	if b.ret {
+		return ex.UretprobeMulti(nil, prog, opts)
+	}
+	return ex.UprobeMulti(nil, prog, opts)
+}
+
+func attachSingle(ex *link.Executable, b *batch, s site, prog *ebpf.Program, pid int) (link.Link, error) {
+	opts := &link.UprobeOptions{Address: s.offset, PID: pid, Cookie: s.cookie}
+	if b.ret {
+		return ex.Uretprobe("", prog, opts)
+	}
+	return ex.Uprobe("", prog, opts)
+}
+
+// siteReport is what came of one site.
+type siteReport struct {
+	key   siteKey
+	probe event.Probe
+}
+
+// report keeps what came of the batches' sites for the Context; a later try
+// of the same site takes the place of an earlier one.
+func (a *attacher) report(batches []*batch, err error) {
+	for _, b := range batches {
+		for _, s := range b.sites {
+			p := event.Probe{
+				Name: s.name(), Kind: "uprobe", Library: b.library.Path, BuildID: b.library.BuildID,
+				Offset: s.offset, Source: s.fn.Source,
+			}
+			if b.ret {
+				p.Kind = "uretprobe"
+			}
+			if err != nil {
+				p.Error = strings.ToValidUTF8(err.Error(), "\uFFFD")
+			}
+			r := siteReport{a.key(b, s), p}
+			i := slices.IndexFunc(a.probes, func(o siteReport) bool { return o.key == r.key })
+			if i < 0 {
+				a.probes = append(a.probes, r)
+			} else {
+				a.probes[i] = r
+			}
+		}
+	}
+}
+
+func (s site) name() string {
+	if s.fn.Verb == locate.VerbNone {
+		return "dynamic linker"
+	}
+	return s.fn.Verb.String()
+}

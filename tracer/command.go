@@ -1,0 +1,94 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// command is a program that we started, stopped before its first instruction.
+type command struct {
+	pid  int
+	done chan struct{} // closed when it was reaped
+	err  error         // of Wait, once done is closed
+}
+
+// startHeld starts a program and leaves it stopped right after exec, when it
+// and its dynamic linker are mapped and nothing of it has run.
+func startHeld(argv []string) (*command, error) {
+	c := &command{done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// Tracing and the death signal belong to the thread that forked, so
+		// it is kept for as long as the child lives.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		// Should we be killed while it is stopped, it goes on.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGCONT}
+		if err := cmd.Start(); err != nil {
+			started <- fmt.Errorf("start %s: %w", argv[0], err)
+			return
+		}
+		c.pid = cmd.Process.Pid
+		if err := stopUntraced(c.pid); err != nil {
+			err = errors.Join(err, cmd.Process.Kill())
+			cmd.Wait()
+			started <- fmt.Errorf("hold %s: %w", argv[0], err)
+			return
+		}
+		started <- nil
+		c.err = cmd.Wait()
+		close(c.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// stopUntraced turns the stop at exec, in which a tracer holds pid, into an
+// ordinary stop, which SIGCONT ends.
+func stopUntraced(pid int) error {
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
+		return fmt.Errorf("wait for exec: %w", err)
+	}
+	if !status.Stopped() {
+		return errors.New("it ended at once")
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(unix.SIGSTOP), 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("stop being its tracer: %w", errno)
+	}
+	if _, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil); err != nil {
+		return fmt.Errorf("wait for its stop: %w", err)
+	}
+	return nil
+}
+
+// resume lets it run. That it has ended meanwhile is no error.
+func (c *command) resume() error { return resume(c.pid) }
+
+func resume(pid int) error {
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("let process %d run: %w", pid, err)
+	}
+	return nil
+}
+
+// result is the program's end: nil if it succeeded or has not ended.
+func (c *command) result() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}

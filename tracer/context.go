@@ -1,0 +1,102 @@
+package tracer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/facts"
+)
+
+// Context describes what the events were taken in. Call it once, after Run and
+// before Close.
+func (t *Tracer) Context() *event.Context {
+	t.stacks.stop()
+	c := &event.Context{
+		Tool: t.cfg.Tool, Host: t.host, Window: t.window,
+		Counters: t.counters(), Stacks: t.stacks.list(), Mappings: t.stacks.store.Mappings(),
+		Devices: t.devices.Finish(), IRQs: t.devices.IRQs(t.lines.list()), Cost: t.cost(),
+	}
+	for _, tg := range t.targets.list() {
+		c.Targets = append(c.Targets, tg.describe())
+		c.Threads = append(c.Threads, tg.threads...)
+	}
+	c.Probes = t.probeResults()
+	c.Notes = t.allNotes()
+	return c
+}
+
+// describe is the target as it was at the start, with how it stands now.
+func (tg *target) describe() event.Target {
+	d := tg.facts
+	d.Exited = tg.hasEnded()
+	return d
+}
+
+// look reads the facts of a process while they can be read.
+func (tg *target) look() {
+	if d, ok := facts.Target(uint32(tg.pid)); ok {
+		tg.facts = d
+	}
+	if threads := facts.Threads(uint32(tg.pid)); len(threads) > 0 {
+		tg.threads = threads
+	}
+}
+
+// probeResults are the probes of the kernel and of every target.
+func (t *Tracer) probeResults() []event.Probe {
+	out := slices.Clone(t.probes)
+	for _, tg := range t.targets.list() {
+		if tg.attach == nil {
+			continue
+		}
+		for _, r := range tg.attach.probes {
+			out = append(out, r.probe)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b event.Probe) int {
+		return cmp.Or(cmp.Compare(a.Library, b.Library), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// allNotes are sentences on what was not observed, each once.
+func (t *Tracer) allNotes() []string {
+	all := slices.Concat(t.notes, t.targets.notes(), t.stacks.notes(), t.devices.Notes())
+	var out []string
+	for _, n := range all {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// cost is what observing costs here, as far as it was calibrated.
+func (t *Tracer) cost() event.Cost {
+	return event.Cost{
+		TrapNS: t.trap.Emulated.Entry, PairNS: t.trap.Emulated.Pair, InPost: t.trap.Emulated.InPost,
+		CPUTime: processCPU(),
+	}
+}
+
+// lineSet collects the interrupt lines that were seen.
+type lineSet map[uint32]bool
+
+func (s lineSet) watch(e *event.Event) {
+	switch {
+	case e.Kind == event.KindInterrupt && (e.IRQ.Kind == event.InterruptDevice || e.IRQ.Kind == event.InterruptThread):
+		s[e.IRQ.Vec] = true
+	case e.Kind == event.KindWaking && (e.Sched.Interrupt == event.InterruptDevice || e.Sched.Interrupt == event.InterruptThread):
+		s[e.Sched.Vec] = true
+	}
+}
+
+func (s lineSet) list() []uint32 {
+	out := make([]uint32, 0, len(s))
+	for line := range s {
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return out
+}

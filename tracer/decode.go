@@ -1,0 +1,225 @@
+package tracer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+var (
+	errShort = errors.New("record is shorter than its kind")
+	errKind  = errors.New("record of an unknown kind")
+)
+
+// load copies the front of raw into a record of the kernel's layout; false if
+// raw is too short.
+func load[T any](raw []byte, into *T) bool {
+	size := int(unsafe.Sizeof(*into))
+	if len(raw) < size {
+		return false
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(into)), size), raw)
+	return true
+}
+
+// decodeHeader reads what every record begins with.
+func decodeHeader(raw []byte, h *bpf.RdmaRecordHeader) error {
+	if !load(raw, h) {
+		return errShort
+	}
+	return nil
+}
+
+// decode turns a record into e, all of whose fields it sets. Records that are
+// no events (stacks, libraries) are errKind here: the reader takes them first.
+func decode(raw []byte, e *event.Event) error {
+	var h bpf.RdmaRecordHeader
+	if err := decodeHeader(raw, &h); err != nil {
+		return err
+	}
+	if int(h.Kind) >= len(decoders) || decoders[h.Kind] == nil {
+		return fmt.Errorf("%w: %d", errKind, h.Kind)
+	}
+	*e = event.Event{
+		Time: h.Time, PID: h.Pid, TID: h.Tid, CPU: h.Cpu, Flags: h.Flags,
+		Kind: kindOf[h.Kind],
+	}
+	if !decoders[h.Kind](raw, e) {
+		return errShort
+	}
+	return nil
+}
+
+// kindOf says which event a kind of record becomes; 0: none.
+var kindOf = [bpf.RdmaRecordKindRECORD_KINDS]event.Kind{
+	bpf.RdmaRecordKindRECORD_WR:             event.KindWR,
+	bpf.RdmaRecordKindRECORD_POST_END:       event.KindPostEnd,
+	bpf.RdmaRecordKindRECORD_COMPLETION:     event.KindCompletion,
+	bpf.RdmaRecordKindRECORD_ARM:            event.KindArm,
+	bpf.RdmaRecordKindRECORD_SWITCH:         event.KindSwitch,
+	bpf.RdmaRecordKindRECORD_WAKING:         event.KindWaking,
+	bpf.RdmaRecordKindRECORD_INTERRUPT:      event.KindInterrupt,
+	bpf.RdmaRecordKindRECORD_QP:             event.KindQP,
+	bpf.RdmaRecordKindRECORD_CQ:             event.KindCQ,
+	bpf.RdmaRecordKindRECORD_DEVICE_CONTEXT: event.KindDeviceContext,
+	bpf.RdmaRecordKindRECORD_TASK:           event.KindTask,
+}
+
+// decoders fill the part of an event; false: the record is too short.
+var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
+	bpf.RdmaRecordKindRECORD_WR:             decodeWR,
+	bpf.RdmaRecordKindRECORD_POST_END:       decodePostEnd,
+	bpf.RdmaRecordKindRECORD_COMPLETION:     decodeCompletion,
+	bpf.RdmaRecordKindRECORD_ARM:            decodeArm,
+	bpf.RdmaRecordKindRECORD_SWITCH:         decodeSwitch,
+	bpf.RdmaRecordKindRECORD_WAKING:         decodeWaking,
+	bpf.RdmaRecordKindRECORD_INTERRUPT:      decodeInterrupt,
+	bpf.RdmaRecordKindRECORD_QP:             decodeQP,
+	bpf.RdmaRecordKindRECORD_CQ:             decodeCQ,
+	bpf.RdmaRecordKindRECORD_DEVICE_CONTEXT: decodeDeviceContext,
+	bpf.RdmaRecordKindRECORD_TASK:           decodeTask,
+}
+
+func decodeWR(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaWrRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Verb = event.Verb{
+		QP: r.Qp, WRID: r.WrId, Stack: r.Stack, Begin: r.Begin, QPNum: r.QpNum, Call: r.Call, Bytes: r.Bytes,
+		SendFlags: r.SendFlags, RemoteQPN: r.RemoteQpn, Index: r.Index, NumSGE: r.NumSge, WQE: r.Wqe, Opcode: r.Opcode,
+	}
+	return true
+}
+
+func decodePostEnd(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaPostEndRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Verb = event.Verb{
+		QP: r.Qp, Begin: r.Begin, Call: r.Call, Result: r.Result, BadIndex: r.BadIndex,
+		Count: clamp16(r.Count), Traps: clamp16(r.Traps),
+	}
+	return true
+}
+
+func decodeCompletion(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaCompletionRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Verb = event.Verb{
+		CQ: r.Cq, WRID: r.WrId, Stack: r.Stack, Begin: r.Begin, LastEmpty: r.LastEmpty, LastEmptyTID: r.LastEmptyTid,
+		HWTime: r.HwTime, QPNum: r.QpNum, Bytes: r.ByteLen, RemoteQPN: r.SrcQp, Status: r.Status, VendorErr: r.VendorErr,
+		WCFlags: r.WcFlags, EmptyPolls: r.EmptyPolls, Index: r.Index, Count: r.Count, WQE: r.WqeCounter,
+		Traps: r.Traps, Opcode: uint8(r.Opcode),
+	}
+	return true
+}
+
+func decodeArm(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaArmRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Verb.CQ = r.Cq
+	return true
+}
+
+func decodeSwitch(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaSwitchRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Sched = event.Sched{
+		PrevTID: r.PrevTid, PrevPID: r.PrevPid, NextTID: r.NextTid, NextPID: r.NextPid, PrevState: r.PrevState,
+		Syscall: r.Syscall, SyscallArg: r.SyscallArg, PrevComm: r.PrevComm, NextComm: r.NextComm, NextCgroup: r.NextCgroup,
+	}
+	return true
+}
+
+func decodeWaking(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaWakingRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Sched = event.Sched{
+		NextTID: r.WakeeTid, NextPID: r.WakeePid, PrevComm: r.WakerComm,
+		Interrupt: event.InterruptKind(r.Interrupt), Vec: r.Vec, InterruptBegin: r.InterruptBegin,
+	}
+	return true
+}
+
+func decodeInterrupt(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaInterruptRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.IRQ = event.Interrupt{
+		Begin: r.Begin, Nested: r.Nested, Kind: event.InterruptKind(r.Kind), Vec: r.Vec, Name: r.Name,
+	}
+	return true
+}
+
+func decodeQP(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaQpRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Object = &event.Object{Event: event.ObjectEvent(r.H.Flags), QP: &event.QP{
+		Addr: r.Qp, Context: r.Context, SendCQ: r.SendCq, RecvCQ: r.RecvCq, SRQ: r.Srq,
+		Num: r.QpNum, Type: r.QpType, State: r.State, AttrMask: r.AttrMask, DestNum: r.DestQpNum, MaxSendWR: r.MaxSendWr,
+		SigAll: r.SqSigAll, PathMTU: r.PathMtu, Timeout: r.Timeout, RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry,
+		MinRNRTimer: r.MinRnrTimer, MaxRDAtomic: r.MaxRdAtomic, Port: r.PortNum, DLID: r.Dlid, DGID: r.Dgid,
+	}}
+	return true
+}
+
+func decodeCQ(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaCqRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Object = &event.Object{Event: event.ObjectEvent(r.H.Flags), CQ: &event.CQ{
+		Addr: r.Cq, Context: r.Context, Channel: r.Channel, ChannelFD: r.ChannelFd, CQE: r.Cqe, CompVector: r.CompVector,
+	}}
+	return true
+}
+
+func decodeDeviceContext(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaDeviceContextRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Object = &event.Object{Event: event.ObjectEvent(r.H.Flags), Context: &event.DeviceContext{
+		Addr: r.Context, Device: cstring(r.Device[:]),
+	}}
+	return true
+}
+
+func decodeTask(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaTaskRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Object = &event.Object{Event: 0, Task: &event.Task{
+		Event: event.TaskEvent(r.H.Flags), ParentPID: r.ParentPid, State: r.State, Comm: cstring(r.Comm[:]),
+	}}
+	return true
+}
+
+// cstring is b up to its first NUL, made valid UTF-8: anybody may set names.
+func cstring(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+func clamp16(v uint32) uint16 { return uint16(min(v, 0xffff)) }

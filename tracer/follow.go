@@ -1,0 +1,228 @@
+package tracer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+// change is something that a target did which may call for more probes.
+type change struct {
+	what changeKind
+	pid  uint32
+	from uint32 // the parent of a new process
+	addr uint64 // of the object
+}
+
+type changeKind uint8
+
+const (
+	newProcess changeKind = iota + 1
+	newProgram            // exec
+	newLibrary
+	newContext
+	newQP // or one that became ready to send
+	newCQ
+)
+
+// holds says after which changes a process of ours stands still until it is let go.
+var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false}
+
+// follower places probes for what the targets do while they are traced. It
+// works beside the reader, which must not wait for it.
+type follower struct {
+	targets *targets
+	kernel  *kernel
+	links   *links
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	pending []change
+	stopped bool
+	idle    sync.WaitGroup
+	notes   []string
+}
+
+// maxPending bounds the changes that wait: a target that makes more objects
+// than can be looked at must not fill the memory.
+const maxPending = 1 << 16
+
+func newFollower(ts *targets, k *kernel, l *links) *follower {
+	f := &follower{targets: ts, kernel: k, links: l}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.wake = sync.NewCond(&f.mu)
+	f.idle.Go(f.run)
+	return f
+}
+
+// note takes a change from an event, if it is one.
+func (f *follower) note(e *event.Event) {
+	c := change{pid: e.PID}
+	switch o := e.Object; {
+	case o == nil:
+		return
+	case o.Task != nil:
+		c.from = o.Task.ParentPID
+		switch {
+		case o.Task.Event == event.TaskExec:
+			c.what = newProgram
+		case o.Task.Event == event.TaskStarted && e.TID == e.PID:
+			c.what = newProcess
+		}
+	case o.Context != nil && o.Event == event.ObjectCreated:
+		c.what, c.addr = newContext, o.Context.Addr
+	case o.CQ != nil && o.Event == event.ObjectCreated:
+		c.what, c.addr = newCQ, o.CQ.Addr
+	case o.QP != nil && o.Event == event.ObjectModified && o.QP.AttrMask&attrState != 0 && o.QP.State == stateRTS:
+		c.what, c.addr = newQP, o.QP.Addr
+	}
+	if c.what != 0 {
+		f.add(c)
+	}
+}
+
+// As in <infiniband/verbs.h>: enum ibv_qp_attr_mask, ibv_qp_state.
+const (
+	attrState = 1
+	stateRTS  = 3
+)
+
+// noteRecord takes a change from a record that is no event; true if it was one.
+func (f *follower) noteRecord(raw []byte) bool {
+	var h bpf.RdmaRecordHeader
+	if decodeHeader(raw, &h) != nil || bpf.RdmaRecordKind(h.Kind) != bpf.RdmaRecordKindRECORD_LIBRARY {
+		return false
+	}
+	f.add(change{what: newLibrary, pid: h.Pid})
+	return true
+}
+
+func (f *follower) add(c change) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.pending) == maxPending {
+		f.notes = append(f.notes, "more objects were made than could be looked at: some may lack probes")
+		return
+	}
+	f.pending = append(f.pending, c)
+	f.wake.Signal()
+}
+
+func (f *follower) run() {
+	for {
+		f.mu.Lock()
+		for len(f.pending) == 0 && !f.stopped {
+			f.wake.Wait()
+		}
+		if f.stopped {
+			f.mu.Unlock()
+			return
+		}
+		c := f.pending[0]
+		f.pending = f.pending[1:]
+		f.mu.Unlock()
+		if err := f.handle(c); err != nil {
+			f.say(err)
+		}
+	}
+}
+
+// stop ends the work; what is pending stays undone.
+func (f *follower) stop() {
+	f.cancel()
+	f.mu.Lock()
+	f.stopped = true
+	f.wake.Signal()
+	f.mu.Unlock()
+	f.idle.Wait()
+}
+
+// say keeps an error as a note, each text once and not without end.
+func (f *follower) say(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := err.Error()
+	for _, n := range f.notes {
+		if n == text {
+			return
+		}
+	}
+	if len(f.notes) < 32 {
+		f.notes = append(f.notes, text)
+	}
+}
+
+func (f *follower) handle(c change) (err error) {
+	tg := f.targets.get(c.pid)
+	if tg == nil {
+		if tg, err = f.adopt(c); err != nil {
+			return err
+		}
+	}
+	if tg.ours && holds[c.what] {
+		defer func() { err = errors.Join(err, resume(tg.pid)) }()
+	}
+	fns, err := f.functions(tg, c)
+	if err != nil {
+		if tg.hasEnded() {
+			return nil
+		}
+		return fmt.Errorf("find code of process %d after it changed: %w", tg.pid, err)
+	}
+	_, err = tg.attach.attach(fns)
+	if tg.hasEnded() {
+		return nil
+	}
+	return err
+}
+
+// adopt makes a child process a target of user space: BPF made it one already.
+func (f *follower) adopt(c change) (*target, error) {
+	parent := f.targets.get(c.from)
+	tg, err := followTarget(int(c.pid), f.targets.cfg, f.targets.cmd != nil)
+	if err != nil {
+		return nil, err
+	}
+	tg.attach = newAttacher(f.kernel, f.links, tg.pid, true)
+	f.targets.add(tg)
+	if parent == nil {
+		return tg, nil
+	}
+	// It has the same libraries mapped, for as long as it doesn't exec.
+	if _, err := tg.attach.attach(parent.attach.functions); err != nil && !tg.hasEnded() {
+		return tg, err
+	}
+	return tg, nil
+}
+
+// functions are those that the change brought.
+func (f *follower) functions(tg *target, c change) (fns locate.Functions, err error) {
+	switch c.what {
+	case newContext:
+		_, fns, err = tg.finder.ContextFunctions(c.addr)
+	case newQP:
+		_, fns, err = tg.finder.QPFunctions(c.addr)
+	case newCQ:
+		_, fns, err = tg.finder.CQFunctions(c.addr)
+	case newProgram, newLibrary:
+		added, rerr := tg.finder.Refresh()
+		if rerr != nil || !added && c.what == newLibrary {
+			return nil, rerr
+		}
+		var snap *locate.Snapshot
+		if snap, err = tg.finder.Static(f.ctx); err == nil {
+			fns = snap.Functions
+		}
+		if c.what == newProgram {
+			err = errors.Join(err, tg.attach.attachLinker())
+		}
+	}
+	return fns, err
+}

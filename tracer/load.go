@@ -1,0 +1,180 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+)
+
+// kernel is what was loaded: programs and maps, and the facts of this kernel
+// that the rest of the plan depends on.
+type kernel struct {
+	coll *ebpf.Collection
+	// missing are the tracepoints this kernel doesn't have, by program.
+	missing map[string]string
+	multi   bool   // uprobe_multi links with a PID work
+	single  string // why not, if they don't
+	cpus    int    // possible CPUs
+}
+
+// loadKernel loads all programs that this kernel can run.
+func loadKernel(cfg *Config) (*kernel, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		// Needed before 5.11 only; loading says so itself if it matters.
+		cfg.Log.Debug("the memlock limit stays", "err", err)
+	}
+	types, err := kernelTypes(cfg.BTFPath)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := bpf.LoadRdma()
+	if err != nil {
+		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
+	}
+	k := &kernel{missing: map[string]string{}}
+	if k.cpus, err = ebpf.PossibleCPU(); err != nil {
+		return nil, fmt.Errorf("count the CPUs: %w", err)
+	}
+	k.dropMissing(spec, types)
+	if err := configure(spec, types, k.cpus, cfg); err != nil {
+		return nil, err
+	}
+	k.multi, k.single = uprobeMultiWorks()
+	if k.multi {
+		for _, p := range spec.Programs {
+			if p.Type == ebpf.Kprobe {
+				p.AttachType = ebpf.AttachTraceUprobeMulti
+			}
+		}
+	}
+	opts := ebpf.CollectionOptions{}
+	if cfg.BTFPath != "" {
+		opts.Programs.KernelTypes = types
+	}
+	if k.coll, err = ebpf.NewCollectionWithOptions(spec, opts); err != nil {
+		return nil, explainLoad(err, cfg.Debug)
+	}
+	return k, nil
+}
+
+func kernelTypes(path string) (*btf.Spec, error) {
+	if path != "" {
+		types, err := btf.LoadSpec(path)
+		if err != nil {
+			return nil, fmt.Errorf("read kernel types from %s: %w", path, err)
+		}
+		return types, nil
+	}
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's type information (it needs CONFIG_DEBUG_INFO_BTF; --btf FILE gives it from elsewhere): %w", err)
+	}
+	return types, nil
+}
+
+// dropMissing takes the programs out whose tracepoint this kernel lacks, by
+// looking for it rather than by the kernel's version.
+func (k *kernel) dropMissing(spec *ebpf.CollectionSpec, types *btf.Spec) {
+	for name, p := range spec.Programs {
+		tp, ok := strings.CutPrefix(p.SectionName, "tp_btf/")
+		if ok && tracepointArgs(types, tp) == 0 {
+			k.missing[name] = "this kernel has no tracepoint " + tp
+			delete(spec.Programs, name)
+		}
+	}
+}
+
+// tracepointArgs counts the arguments of a tracepoint's prototype; 0: the
+// kernel has no such tracepoint. The first is the tracepoint's private data.
+func tracepointArgs(types *btf.Spec, tp string) int {
+	var def *btf.Typedef
+	if err := types.TypeByName("btf_trace_"+tp, &def); err != nil {
+		return 0
+	}
+	ptr, ok := def.Type.(*btf.Pointer)
+	if !ok {
+		return 0
+	}
+	proto, ok := ptr.Target.(*btf.FuncProto)
+	if !ok {
+		return 0
+	}
+	return len(proto.Params)
+}
+
+func configure(spec *ebpf.CollectionSpec, types *btf.Spec, cpus int, cfg *Config) error {
+	ring := ringSize(cfg.RingBytes, cpus)
+	for name, value := range map[string]any{
+		bpf.RdmaVarSwitchHasState: tracepointArgs(types, "sched_switch") >= 5,
+		bpf.RdmaVarWakeBytes:      uint32(ring / 4),
+		bpf.RdmaVarFollowForks:    cfg.FollowForks,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	spec.Maps[bpf.RdmaMapRings].MaxEntries = uint32(cpus)
+	spec.Maps[bpf.RdmaMapCpus].MaxEntries = uint32(cpus)
+	return nil
+}
+
+// explainLoad makes one line of a verifier's refusal, all of it for --debug.
+func explainLoad(err error, debug bool) error {
+	var ve *ebpf.VerifierError
+	switch {
+	case errors.As(err, &ve) && debug:
+		return fmt.Errorf("load BPF programs: %w\n%+v", err, ve)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("load BPF programs (needs root, or CAP_BPF and CAP_PERFMON): %w", err)
+	}
+	return fmt.Errorf("load BPF programs: %w", err)
+}
+
+func (k *kernel) prog(name string) *ebpf.Program { return k.coll.Programs[name] }
+
+// setOpen opens or closes the gate.
+func (k *kernel) setOpen(open bool) error {
+	var v uint8
+	if open {
+		v = 1
+	}
+	if err := k.coll.Variables[bpf.RdmaVarOpen].Set(v); err != nil {
+		return fmt.Errorf("set the gate: %w", err)
+	}
+	return nil
+}
+
+// addTarget makes pid a target, before the gate opens.
+func (k *kernel) addTarget(pid uint32, hold bool) error {
+	var t bpf.RdmaTarget
+	if hold {
+		t.Flags = targetHold
+	}
+	if err := k.coll.Maps[bpf.RdmaMapTargets].Put(pid, t); err != nil {
+		return fmt.Errorf("add target %d: %w", pid, err)
+	}
+	bits := k.coll.Variables[bpf.RdmaVarTargetBits]
+	var words [targetBits / 64]uint64
+	if err := bits.Get(&words); err != nil {
+		return fmt.Errorf("add target %d: %w", pid, err)
+	}
+	bit := pid % targetBits
+	words[bit/64] |= 1 << (bit % 64)
+	if err := bits.Set(words); err != nil {
+		return fmt.Errorf("add target %d: %w", pid, err)
+	}
+	return nil
+}
+
+// As in bpf/config.bpf.h.
+const (
+	targetBits = 4096
+	targetHold = 1
+)

@@ -1,0 +1,121 @@
+package tracer
+
+import (
+	"fmt"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// lossMeter turns the drop counters of the programs into events.
+type lossMeter struct {
+	seen  [][bpf.RdmaRecordKindRECORD_KINDS]uint64 // by CPU
+	until uint64                                   // when the counters were last looked at, ns
+	stats []bpf.RdmaStats                          // reused
+}
+
+func (m *lossMeter) since(now uint64) { m.until = now }
+
+// reportLosses emits a Loss for every CPU and kind of record that lost some
+// since the last call. Their begin is that call: nothing was lost before it.
+func (t *Tracer) reportLosses(sink func(*event.Event) error) error {
+	m := &t.losses
+	now := monotonic()
+	if err := t.readStats(&m.stats); err != nil {
+		return err
+	}
+	if m.seen == nil {
+		m.seen = make([][bpf.RdmaRecordKindRECORD_KINDS]uint64, len(m.stats))
+	}
+	for cpu := range m.stats {
+		for kind := range m.seen[cpu] {
+			lost := m.stats[cpu].Dropped[kind]
+			if lost.Count == m.seen[cpu][kind] {
+				continue
+			}
+			e := event.Event{
+				Time: max(lost.Last, m.until), CPU: uint16(cpu), Kind: event.KindLoss,
+				Loss: event.Loss{Begin: m.until, Count: lost.Count - m.seen[cpu][kind], Of: kindOf[kind]},
+			}
+			m.seen[cpu][kind] = lost.Count
+			if err := sink(&e); err != nil {
+				return err
+			}
+		}
+	}
+	m.until = now
+	return nil
+}
+
+func (t *Tracer) readStats(into *[]bpf.RdmaStats) error {
+	if *into == nil {
+		*into = make([]bpf.RdmaStats, t.kernel.cpus)
+	}
+	if err := t.kernel.coll.Maps[bpf.RdmaMapStats].Lookup(uint32(0), into); err != nil {
+		return fmt.Errorf("read the programs' counters: %w", err)
+	}
+	return nil
+}
+
+// counterNames are the words for what the programs count, by enum counter.
+var counterNames = [bpf.RdmaCounterCOUNTERS]string{
+	bpf.RdmaCounterCOUNT_NO_STORAGE:      "threads without storage",
+	bpf.RdmaCounterCOUNT_SCHED_UNTRACKED: "waits not followed",
+	bpf.RdmaCounterCOUNT_LIST_TRUNCATED:  "posted lists cut",
+	bpf.RdmaCounterCOUNT_SGE_TRUNCATED:   "scatter lists cut",
+	bpf.RdmaCounterCOUNT_WR_UNREADABLE:   "work requests unreadable",
+	bpf.RdmaCounterCOUNT_QP_UNREADABLE:   "objects unreadable",
+	bpf.RdmaCounterCOUNT_WC_UNREADABLE:   "completions unreadable",
+	bpf.RdmaCounterCOUNT_POLL_TRUNCATED:  "polls cut",
+	bpf.RdmaCounterCOUNT_POLL_FAILED:     "polls failed",
+	bpf.RdmaCounterCOUNT_BUILD_OVERFLOW:  "built work requests cut",
+	bpf.RdmaCounterCOUNT_BUILD_STRAY:     "builder calls outside a bracket",
+	bpf.RdmaCounterCOUNT_CQ_STATE:        "completion queues without state",
+	bpf.RdmaCounterCOUNT_INTERRUPT_DEPTH: "interrupts nested too deep",
+	bpf.RdmaCounterCOUNT_INTERRUPT_STRAY: "interrupt ends without begin",
+	bpf.RdmaCounterCOUNT_STACK_CUT:       "stacks unreadable",
+	bpf.RdmaCounterCOUNT_SITES_FULL:      "stack sites not remembered",
+	bpf.RdmaCounterCOUNT_TARGETS_FULL:    "child processes not followed",
+	bpf.RdmaCounterCOUNT_NO_RING:         "records of a CPU without a ring",
+}
+
+// kindNames are the words for kinds of records, for the drop counters.
+var kindNames = [bpf.RdmaRecordKindRECORD_KINDS]string{
+	bpf.RdmaRecordKindRECORD_WR:             "work request",
+	bpf.RdmaRecordKindRECORD_POST_END:       "post end",
+	bpf.RdmaRecordKindRECORD_COMPLETION:     "completion",
+	bpf.RdmaRecordKindRECORD_ARM:            "arm",
+	bpf.RdmaRecordKindRECORD_SWITCH:         "switch",
+	bpf.RdmaRecordKindRECORD_WAKING:         "waking",
+	bpf.RdmaRecordKindRECORD_INTERRUPT:      "interrupt",
+	bpf.RdmaRecordKindRECORD_QP:             "queue pair",
+	bpf.RdmaRecordKindRECORD_CQ:             "completion queue",
+	bpf.RdmaRecordKindRECORD_DEVICE_CONTEXT: "device context",
+	bpf.RdmaRecordKindRECORD_TASK:           "task",
+	bpf.RdmaRecordKindRECORD_STACK:          "stack",
+	bpf.RdmaRecordKindRECORD_LIBRARY:        "library",
+}
+
+// counters sums what was dropped, missed or unreadable over all CPUs.
+func (t *Tracer) counters() []event.Counter {
+	out := []event.Counter{{Name: "records not understood", Value: t.undecodable}}
+	stats := t.losses.stats
+	for kind, name := range kindNames {
+		if name == "" {
+			continue
+		}
+		var sum uint64
+		for cpu := range stats {
+			sum += stats[cpu].Dropped[kind].Count
+		}
+		out = append(out, event.Counter{Name: "dropped: " + name, Value: sum})
+	}
+	for i, name := range counterNames {
+		var sum uint64
+		for cpu := range stats {
+			sum += stats[cpu].Counter[i]
+		}
+		out = append(out, event.Counter{Name: name, Value: sum})
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+)
+
+// reader drains the rings of all CPUs. It is woken when a ring fills up, or by
+// its deadline; a record as such wakes nobody: with the scheduler traced, a
+// reader woken by each record would feed itself.
+type reader struct {
+	rings []*ring // by CPU
+	epoll int
+	ready []unix.EpollEvent
+}
+
+// newReader makes one ring for each possible CPU and puts it into the map.
+func newReader(outer *ebpf.Map, cpus, size int) (*reader, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create an epoll instance: %w", err)
+	}
+	r := &reader{epoll: fd, ready: make([]unix.EpollEvent, cpus)}
+	for cpu := range cpus {
+		if err := r.add(outer, uint32(cpu), size); err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+	}
+	return r, nil
+}
+
+func (r *reader) add(outer *ebpf.Map, cpu uint32, size int) error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "ring", Type: ebpf.RingBuf, MaxEntries: uint32(size)})
+	if err != nil {
+		return fmt.Errorf("make a ring of %d bytes for CPU %d: %w", size, cpu, err)
+	}
+	ring, err := openRing(m)
+	if err != nil {
+		m.Close()
+		return err
+	}
+	r.rings = append(r.rings, ring)
+	if err := outer.Put(cpu, m); err != nil {
+		return fmt.Errorf("install the ring of CPU %d: %w", cpu, err)
+	}
+	// Edge-triggered: a ring that merely holds data again doesn't end the wait.
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(cpu)}
+	if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, m.FD(), &ev); err != nil {
+		return fmt.Errorf("wait for the ring of CPU %d: %w", cpu, err)
+	}
+	return nil
+}
+
+// wait returns after d, or earlier when a ring fills up or holds an urgent record.
+func (r *reader) wait(d time.Duration) error {
+	_, err := unix.EpollWait(r.epoll, r.ready, int(d.Milliseconds()))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("wait for the rings: %w", err)
+	}
+	return nil
+}
+
+// drain hands every record that is there to fn, ring by ring.
+func (r *reader) drain(fn func([]byte) error) error {
+	for _, ring := range r.rings {
+		if err := ring.drain(fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish drains until no record is left, after the gate was closed: programs
+// that passed it before may still be writing. It gives up on a record that
+// isn't submitted (its thread may be off its CPU) after many rounds.
+func (r *reader) finish(fn func([]byte) error) error {
+	for range 50 {
+		if err := r.drain(fn); err != nil {
+			return err
+		}
+		left := false
+		for _, ring := range r.rings {
+			left = left || !ring.empty()
+		}
+		if !left {
+			return nil
+		}
+		if err := r.wait(2 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) close() error {
+	var errs []error
+	for _, ring := range r.rings {
+		errs = append(errs, ring.close())
+	}
+	r.rings = nil
+	return errors.Join(append(errs, unix.Close(r.epoll))...)
+}
+
+// recordKind is the kind in a record's header; 0 if it has none.
+func recordKind(raw []byte) bpf.RdmaRecordKind {
+	var h bpf.RdmaRecordHeader
+	if decodeHeader(raw, &h) != nil {
+		return 0
+	}
+	return bpf.RdmaRecordKind(h.Kind)
+}

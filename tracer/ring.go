@@ -1,0 +1,101 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// A BPF ring buffer as user space sees it: a page with the consumer's
+// position, a page with the producer's, then the data, mapped twice in a row
+// so that a record never wraps. Each record has an 8-byte header, whose first
+// word is its length and two flags (kernel/bpf/ringbuf.c).
+const (
+	ringHeader  = 8
+	ringBusy    = 1 << 31 // reserved, not yet submitted
+	ringDiscard = 1 << 30
+)
+
+// ring reads one ring buffer without copying. cilium/ebpf's reader copies each
+// record and polls level-triggered: with records that wake nobody, it spins
+// while they keep coming.
+type ring struct {
+	m          *ebpf.Map
+	consumer   []byte
+	producer   []byte
+	data       []byte // twice the ring
+	mask       uint64
+	consumePos *uint64
+	producePos *uint64
+}
+
+func openRing(m *ebpf.Map) (*ring, error) {
+	size := int(m.MaxEntries())
+	page := os.Getpagesize()
+	consumer, err := unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the consumer page of a ring buffer: %w", err)
+	}
+	producer, err := unix.Mmap(m.FD(), int64(page), page+2*size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		unix.Munmap(consumer)
+		return nil, fmt.Errorf("map %d bytes of a ring buffer: %w", page+2*size, err)
+	}
+	return &ring{
+		m: m, consumer: consumer, producer: producer, data: producer[page:],
+		mask:       uint64(size - 1),
+		consumePos: (*uint64)(unsafe.Pointer(&consumer[0])),
+		producePos: (*uint64)(unsafe.Pointer(&producer[0])),
+	}, nil
+}
+
+func (r *ring) close() error {
+	return errors.Join(unix.Munmap(r.consumer), unix.Munmap(r.producer), r.m.Close())
+}
+
+// drain hands the records that were there when it was called to fn, in the
+// ring's order, and frees them. It stops at a record that is still being
+// written. The bytes are valid during the call of fn only.
+func (r *ring) drain(fn func([]byte) error) error {
+	pos := atomic.LoadUint64(r.consumePos)
+	end := atomic.LoadUint64(r.producePos)
+	for pos < end {
+		start := pos & r.mask
+		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[start])))
+		if head&ringBusy != 0 {
+			return nil
+		}
+		size := uint64(head &^ (ringBusy | ringDiscard))
+		if head&ringDiscard == 0 {
+			if err := fn(r.data[start+ringHeader : start+ringHeader+size]); err != nil {
+				return err
+			}
+		}
+		pos += ringHeader + (size+7)&^7
+		atomic.StoreUint64(r.consumePos, pos)
+	}
+	return nil
+}
+
+// empty reports whether all records, those being written included, were read.
+func (r *ring) empty() bool {
+	return atomic.LoadUint64(r.consumePos) == atomic.LoadUint64(r.producePos)
+}
+
+// ringSize is the size of each of n rings that may take total bytes together:
+// a power of two, at least a page and big enough for one stack record.
+func ringSize(total, n int) int {
+	size := 1 << 16
+	for size*2*n <= total && size < maxRing {
+		size *= 2
+	}
+	return max(size, os.Getpagesize())
+}
+
+// maxRing is the largest ring of one CPU: more would only hide a stuck reader.
+const maxRing = 8 << 20

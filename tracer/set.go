@@ -1,0 +1,144 @@
+package tracer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// targets are all traced processes: those given, and the children that follow.
+type targets struct {
+	cfg  *Config
+	cmd  *command
+	work *follower
+
+	mu  sync.Mutex // the follower adds while the reader looks
+	all []*target
+}
+
+func openTargets(ctx context.Context, cfg *Config) (*targets, error) {
+	ts := &targets{cfg: cfg}
+	pids := slices.Clone(cfg.PIDs)
+	slices.Sort(pids)
+	for _, pid := range slices.Compact(pids) {
+		tg, err := openTarget(ctx, pid, cfg)
+		if err != nil {
+			return nil, errors.Join(err, ts.close())
+		}
+		ts.add(tg)
+	}
+	if len(cfg.Command) == 0 {
+		return ts, nil
+	}
+	var err error
+	if ts.cmd, err = startHeld(cfg.Command); err != nil {
+		return nil, errors.Join(err, ts.close())
+	}
+	tg, err := followTarget(ts.cmd.pid, cfg, true)
+	if err != nil {
+		return nil, errors.Join(err, ts.close())
+	}
+	ts.add(tg)
+	return ts, nil
+}
+
+func (ts *targets) add(tg *target) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.all = append(ts.all, tg)
+}
+
+func (ts *targets) get(pid uint32) *target {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	i := slices.IndexFunc(ts.all, func(tg *target) bool { return uint32(tg.pid) == pid && !tg.ended })
+	if i < 0 {
+		return nil
+	}
+	return ts.all[i]
+}
+
+func (ts *targets) list() []*target {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return slices.Clone(ts.all)
+}
+
+// attach makes the processes targets of the programs and places the probes.
+func (ts *targets) attach(k *kernel, l *links) error {
+	for _, tg := range ts.list() {
+		if err := k.addTarget(uint32(tg.pid), tg.ours); err != nil {
+			return err
+		}
+		if err := tg.place(k, l, ts.cfg); err != nil {
+			return err
+		}
+	}
+	ts.work = newFollower(ts, k, l)
+	return nil
+}
+
+// found emits what exists when the gate opens.
+func (ts *targets) found(now uint64, sink func(*event.Event) error) error {
+	for _, tg := range ts.list() {
+		if err := tg.found(now, sink); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release lets a command run that was held.
+func (ts *targets) release() error {
+	if ts.cmd == nil {
+		return nil
+	}
+	return resume(ts.cmd.pid)
+}
+
+// ended reports whether no target is left.
+func (ts *targets) ended() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return !slices.ContainsFunc(ts.all, func(tg *target) bool { return !tg.hasEnded() })
+}
+
+// stop ends the following. Processes of ours that stand still go on.
+func (ts *targets) stop() error {
+	if ts.work != nil {
+		ts.work.stop()
+	}
+	var errs []error
+	for _, tg := range ts.list() {
+		if tg.ours && !tg.hasEnded() {
+			errs = append(errs, resume(tg.pid))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (ts *targets) close() error {
+	errs := []error{ts.stop()}
+	for _, tg := range ts.list() {
+		errs = append(errs, tg.close())
+	}
+	return errors.Join(errs...)
+}
+
+// notes are sentences on what could not be observed of the targets.
+func (ts *targets) notes() []string {
+	var out []string
+	for _, tg := range ts.list() {
+		for _, n := range tg.notes {
+			out = append(out, fmt.Sprintf("process %d: %s", tg.pid, n))
+		}
+	}
+	if ts.work != nil {
+		out = append(out, ts.work.notes...)
+	}
+	return out
+}

@@ -1,0 +1,154 @@
+package tracer
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/image"
+	"github.com/rdmatrace/rdmatrace/tracer/symbol"
+	"github.com/rdmatrace/rdmatrace/tracer/unwind"
+)
+
+// stackKeeper unwinds stack records beside the reader, as they come: the
+// target's memory map of now is the one they belong to.
+type stackKeeper struct {
+	store    *image.Store
+	unwinder *unwind.Unwinder
+	symbols  *symbol.Symbolizer
+
+	once    sync.Once
+	mu      sync.Mutex
+	pending chan stackRecord
+	done    chan struct{}
+	stacks  map[uint64]rawStack
+	dropped uint64
+}
+
+// stackRecord is a copy of a record's content.
+type stackRecord struct {
+	id, pid  uint64
+	snapshot unwind.Snapshot
+}
+
+type rawStack struct {
+	pid       uint32
+	addrs     []uint64
+	truncated bool
+}
+
+// maxPendingStacks bounds the memory of stacks that wait: 16 KiB each.
+const maxPendingStacks = 512
+
+func newStackKeeper() (*stackKeeper, error) {
+	u, err := unwind.New(runtime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	s := &stackKeeper{
+		store: image.NewStore(), unwinder: u, stacks: map[uint64]rawStack{},
+		pending: make(chan stackRecord, maxPendingStacks), done: make(chan struct{}),
+	}
+	s.symbols = symbol.New(s.store, u)
+	go s.run()
+	return s, nil
+}
+
+// take copies a stack record; false: it is another kind of record.
+func (s *stackKeeper) take(raw []byte) bool {
+	if recordKind(raw) != bpf.RdmaRecordKindRECORD_STACK {
+		return false
+	}
+	var r bpf.RdmaStackRecord
+	head := int(unsafe.Sizeof(r))
+	if !load(raw, &r) || int(r.Size) > len(raw)-head {
+		s.drop()
+		return true
+	}
+	// The bytes begin at the stack pointer rounded down to a chunk.
+	skip := r.Sp % stackChunk
+	bytes := raw[head : head+int(r.Size)]
+	bytes = bytes[min(skip, uint64(len(bytes))):]
+	rec := stackRecord{id: r.Id, pid: uint64(r.H.Pid), snapshot: unwind.Snapshot{
+		IP: r.Ip, SP: r.Sp, FP: r.Fp, Regs: r.Regs, Stack: append([]byte(nil), bytes...),
+	}}
+	select {
+	case s.pending <- rec:
+	default:
+		s.drop()
+	}
+	return true
+}
+
+// As in bpf/stack.bpf.h.
+const stackChunk = 1024
+
+func (s *stackKeeper) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped++
+}
+
+func (s *stackKeeper) run() {
+	defer close(s.done)
+	for rec := range s.pending {
+		space := s.store.Space(uint32(rec.pid))
+		addrs, stop := s.unwindIn(space, &rec.snapshot)
+		if stop == unwind.StopUnmapped || space == nil {
+			// Something was mapped since.
+			if newer, err := s.store.Snapshot(uint32(rec.pid)); err == nil {
+				addrs, stop = s.unwindIn(newer, &rec.snapshot)
+			}
+		}
+		s.mu.Lock()
+		s.stacks[rec.id] = rawStack{pid: uint32(rec.pid), addrs: addrs, truncated: stop != unwind.StopOutermost}
+		s.mu.Unlock()
+	}
+}
+
+func (s *stackKeeper) unwindIn(space *image.Space, snap *unwind.Snapshot) ([]uint64, unwind.Stop) {
+	if space == nil {
+		return []uint64{snap.IP}, unwind.StopUnmapped
+	}
+	return s.unwinder.Unwind(space, snap, nil)
+}
+
+// watch reads the memory map of a process now, for when it is gone before its
+// first stack is looked at.
+func (s *stackKeeper) watch(pid int) {
+	// That it cannot be read is told by the stacks that miss it.
+	_, _ = s.store.Snapshot(uint32(pid))
+}
+
+// notes are sentences on stacks that are missing or lack names.
+func (s *stackKeeper) notes() []string {
+	out := slices.Concat(s.store.Notes(), s.symbols.Notes())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped > 0 {
+		out = append(out, fmt.Sprintf("%d stacks came faster than they could be unwound, or were damaged", s.dropped))
+	}
+	return out
+}
+
+// stop ends the work after what is pending was done. It may be called again.
+func (s *stackKeeper) stop() {
+	s.once.Do(func() { close(s.pending) })
+	<-s.done
+}
+
+// list symbolizes every stack. Call it after stop.
+func (s *stackKeeper) list() []event.Stack {
+	var out []event.Stack
+	for id, raw := range s.stacks {
+		out = append(out, event.Stack{
+			ID: id, PID: raw.pid, Truncated: raw.truncated,
+			Frames: s.symbols.Frames(raw.pid, raw.addrs, nil),
+		})
+	}
+	return out
+}

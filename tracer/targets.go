@@ -1,0 +1,146 @@
+package tracer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+// finder is what is needed of locate.Process.
+type finder interface {
+	Scan(ctx context.Context, opt locate.Options) (*locate.Snapshot, error)
+	Static(ctx context.Context) (*locate.Snapshot, error)
+	Refresh() (added bool, err error)
+	ContextFunctions(addr uint64) (locate.DeviceContext, locate.Functions, error)
+	QPFunctions(addr uint64) (locate.QP, locate.Functions, error)
+	CQFunctions(addr uint64) (locate.CQ, locate.Functions, error)
+	Close() error
+}
+
+// target is one traced process.
+type target struct {
+	pid    int
+	finder finder
+	attach *attacher
+	snap   *locate.Snapshot // as of the start
+	pidfd  int
+	ended  bool
+	ours   bool // we started it: it is stopped until probes are in
+	notes  []string
+
+	facts   event.Target
+	threads []event.Thread
+}
+
+// openTarget makes sure that a running process can be traced and looks at what
+// it has.
+func openTarget(ctx context.Context, pid int, cfg *Config) (*target, error) {
+	facts, err := cfg.preflight(pid, cfg.Host)
+	if err != nil {
+		return nil, err
+	}
+	if facts.NoReturnProbes != "" {
+		return nil, fmt.Errorf("trace process %d: its posts and polls are seen by return probes, which must not be used on it: %s",
+			pid, facts.NoReturnProbes)
+	}
+	tg, err := followTarget(pid, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	if tg.snap, err = tg.finder.Scan(ctx, locate.Options{}); err != nil {
+		return nil, errors.Join(err, tg.close())
+	}
+	tg.notes = append(tg.notes, tg.snap.Notes...)
+	return tg, nil
+}
+
+// followTarget takes a process that we started, or that is a target's child:
+// its code is looked for as it appears.
+func followTarget(pid int, cfg *Config, ours bool) (*target, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("watch process %d: %w", pid, err)
+	}
+	unix.CloseOnExec(fd)
+	tg := &target{pid: pid, pidfd: fd, ours: ours, snap: &locate.Snapshot{}, facts: event.Target{PID: uint32(pid), Rank: -1}}
+	if tg.finder, err = cfg.find(pid); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return tg, nil
+}
+
+// place attaches what the first look found. A running process in which no
+// probe can be placed cannot be traced; one that begins has its code to come.
+func (tg *target) place(k *kernel, l *links, cfg *Config) error {
+	tg.attach = newAttacher(k, l, tg.pid, true)
+	n, err := tg.attach.attach(tg.snap.Functions)
+	if n == 0 && err != nil {
+		return err
+	}
+	if err != nil {
+		tg.notes = append(tg.notes, "some probes could not be placed: "+err.Error())
+	}
+	if err := tg.attach.attachLinker(); err != nil {
+		if tg.ours {
+			return err
+		}
+		tg.notes = append(tg.notes, "libraries loaded later are not seen: "+err.Error())
+	}
+	cfg.Log.Debug("attached", "pid", tg.pid, "probes", n)
+	return nil
+}
+
+func (tg *target) close() error {
+	var errs []error
+	if tg.finder != nil {
+		errs = append(errs, tg.finder.Close())
+	}
+	return errors.Join(append(errs, unix.Close(tg.pidfd))...)
+}
+
+// hasEnded reports whether the whole process has exited.
+func (tg *target) hasEnded() bool {
+	if tg.ended {
+		return true
+	}
+	fds := []unix.PollFd{{Fd: int32(tg.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	tg.ended = err == nil && n == 1
+	return tg.ended
+}
+
+// found emits the objects that exist when the gate opens.
+func (tg *target) found(now uint64, sink func(*event.Event) error) error {
+	e := event.Event{Time: now, PID: uint32(tg.pid), TID: uint32(tg.pid)}
+	emit := func(kind event.Kind, o event.Object) error {
+		o.Event = event.ObjectFound
+		e.Kind, e.Object = kind, &o
+		return sink(&e)
+	}
+	for _, c := range tg.snap.Contexts {
+		o := event.Object{Context: &event.DeviceContext{Addr: c.Addr, Device: c.Device}}
+		if err := emit(event.KindDeviceContext, o); err != nil {
+			return err
+		}
+	}
+	for _, c := range tg.snap.CQs {
+		o := event.Object{CQ: &event.CQ{Addr: c.Addr, Context: c.Context, Channel: c.Channel, ChannelFD: c.ChannelFD,
+			CQE: c.CQE, CompVector: ^uint32(0)}}
+		if err := emit(event.KindCQ, o); err != nil {
+			return err
+		}
+	}
+	for _, q := range tg.snap.QPs {
+		o := event.Object{QP: &event.QP{Addr: q.Addr, Context: q.Context, SendCQ: q.SendCQ, RecvCQ: q.RecvCQ, SRQ: q.SRQ,
+			Num: q.Num, Type: q.Type, State: q.State, SigAll: q.SigAll, MaxSendWR: q.MaxSendWR}}
+		if err := emit(event.KindQP, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package tracer
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// lostWithout says what is not observed when a tracepoint's program cannot be
+// attached, for the notes. Programs not listed lose a detail.
+var lostWithout = map[string]string{
+	bpf.RdmaProgSchedSwitch:      "scheduling is not observed: it counts as software or undecided",
+	bpf.RdmaProgSchedWaking:      "wakeups are not observed: interrupt and scheduling cannot be told apart",
+	bpf.RdmaProgSchedWakeup:      "who ran while a woken thread waited is not observed",
+	bpf.RdmaProgIrqHandlerEntry:  "device interrupts are not observed",
+	bpf.RdmaProgSoftirqEntry:     "softirqs are not observed",
+	bpf.RdmaProgSchedProcessFork: "threads that start during the trace are followed late",
+}
+
+// attachTracepoints attaches every loaded tp_btf program. None of them is
+// required: each that fails costs a note.
+func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []string) {
+	names := make([]string, 0, len(k.coll.Programs))
+	for name, p := range k.coll.Programs {
+		if p.Type() == ebpf.Tracing && name != bpf.RdmaProgTaskFound {
+			names = append(names, name)
+		}
+	}
+	// A handler's end is worth nothing without its entry, so ends come first.
+	slices.SortFunc(names, func(a, b string) int {
+		if e := strings.HasSuffix(b, "_exit"); e != strings.HasSuffix(a, "_exit") {
+			if e {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		probe := event.Probe{Name: name, Kind: "tp_btf"}
+		l, err := link.AttachTracing(link.TracingOptions{Program: k.prog(name)})
+		if err != nil {
+			probe.Error = err.Error()
+		} else {
+			links.add(l)
+		}
+		probes = append(probes, probe)
+	}
+	for name, why := range k.missing {
+		probes = append(probes, event.Probe{Name: name, Kind: "tp_btf", Error: why})
+	}
+	slices.SortFunc(probes, func(a, b event.Probe) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range probes {
+		if p.Error != "" {
+			notes = append(notes, tracepointNote(p))
+		}
+	}
+	return probes, notes
+}
+
+func tracepointNote(p event.Probe) string {
+	if lost := lostWithout[p.Name]; lost != "" {
+		return fmt.Sprintf("%s (%s: %s)", lost, p.Name, p.Error)
+	}
+	return fmt.Sprintf("%s is not observed (%s)", p.Name, p.Error)
+}
+
+// findTasks runs the task iterator: it records what every thread of a target
+// does, and gives each the storage that its verbs and waits are kept in.
+func (k *kernel) findTasks() error {
+	it, err := link.AttachIter(link.IterOptions{Program: k.prog(bpf.RdmaProgTaskFound)})
+	if err != nil {
+		return fmt.Errorf("look at the targets' threads: %w", err)
+	}
+	defer it.Close()
+	r, err := it.Open()
+	if err != nil {
+		return fmt.Errorf("look at the targets' threads: %w", err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("look at the targets' threads: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+// Package tracer observes an RDMA job: it finds the code that posts and polls,
+// places probes in the targets' address spaces, reads what they record and
+// hands it on as events. It is the only package that touches the kernel.
+//
+// New prepares everything, Run opens the gate and delivers events until the
+// context ends or all targets have ended, Context describes what was observed,
+// and Close takes the probes out, which can take seconds.
+package tracer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
+	"github.com/rdmatrace/rdmatrace/tracer/facts"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+// Config says what to trace and how. The zero value of a field is its default.
+type Config struct {
+	// PIDs are the processes to trace, as this PID namespace numbers them.
+	PIDs []int
+	// Command is a program to start and trace, with its arguments: it is held
+	// until the probes are in. Its standard streams are ours.
+	Command []string
+	// FollowForks traces the children of targets too. A Command's always are.
+	FollowForks bool
+	// BTFPath is a file with the kernel's type information, for kernels that
+	// don't carry it.
+	BTFPath string
+	// RingBytes is the size of all ring buffers together; default 64 MiB.
+	RingBytes int
+	// Drain is the longest time a record waits in its ring; default 20 ms.
+	Drain time.Duration
+	// Tool is the version to name in the Context.
+	Tool string
+	// Debug adds the verifier's log to errors.
+	Debug bool
+	// Log takes progress and oddities; default: none.
+	Log *slog.Logger
+	// Host says where to read the facts of the machine.
+	Host locate.Host
+
+	// Tests put others in place of these.
+	find      func(pid int) (finder, error)
+	preflight func(pid int, host locate.Host) (*locate.Facts, error)
+}
+
+func (cfg *Config) setDefaults() error {
+	if len(cfg.PIDs) == 0 && len(cfg.Command) == 0 {
+		return errors.New("nothing to trace: neither a process nor a command is given")
+	}
+	if cfg.RingBytes == 0 {
+		cfg.RingBytes = 64 << 20
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = 20 * time.Millisecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.find == nil {
+		cfg.find = func(pid int) (finder, error) { return locate.Open(pid) }
+	}
+	if cfg.preflight == nil {
+		cfg.preflight = locate.Preflight
+	}
+	cfg.FollowForks = cfg.FollowForks || len(cfg.Command) > 0
+	return nil
+}
+
+// Tracer observes a set of processes. Its methods are for one goroutine.
+type Tracer struct {
+	cfg         Config
+	kernel      *kernel
+	reader      *reader
+	links       links
+	targets     *targets
+	probes      []event.Probe // of the kernel; those of the targets are with them
+	notes       []string
+	losses      lossMeter
+	stacks      *stackKeeper
+	window      event.Window
+	host        event.Host
+	devices     *facts.Devices
+	lines       lineSet
+	trap        calibrate.Result
+	undecodable uint64
+}
+
+// New finds the code to probe in every target, loads the programs and places
+// the probes. Nothing is recorded yet. On error nothing is left behind.
+func New(ctx context.Context, cfg Config) (*Tracer, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	t := &Tracer{cfg: cfg, host: facts.Host(), lines: lineSet{}}
+	if err := t.prepare(ctx); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *Tracer) prepare(ctx context.Context) error {
+	targets, err := openTargets(ctx, &t.cfg)
+	if err != nil {
+		return err
+	}
+	t.targets = targets
+	if t.kernel, err = loadKernel(&t.cfg); err != nil {
+		return err
+	}
+	if !t.kernel.multi {
+		t.cfg.Log.Debug("single uprobes", "why", t.kernel.single)
+	}
+	rings := t.kernel.coll.Maps[bpf.RdmaMapRings]
+	if t.reader, err = newReader(rings, t.kernel.cpus, ringSize(t.cfg.RingBytes, t.kernel.cpus)); err != nil {
+		return err
+	}
+	var notes []string
+	t.probes, notes = t.kernel.attachTracepoints(&t.links)
+	t.notes = append(t.notes, notes...)
+	if t.stacks, err = newStackKeeper(); err != nil {
+		return err
+	}
+	if t.trap, err = calibrate.Run(ctx); err != nil {
+		t.notes = append(t.notes, "the cost of probes is unknown: "+err.Error())
+	}
+	if err := t.targets.attach(t.kernel, &t.links); err != nil {
+		return err
+	}
+	t.look()
+	return nil
+}
+
+// look reads what surrounds the events, as it is before they begin.
+func (t *Tracer) look() {
+	var roots []string
+	for _, tg := range t.targets.list() {
+		tg.look()
+		t.stacks.watch(tg.pid)
+		for _, r := range facts.SysfsRoots(uint32(tg.pid)) {
+			if !slices.Contains(roots, r) {
+				roots = append(roots, r)
+			}
+		}
+	}
+	t.devices = facts.SnapshotDevices(roots, nil)
+}
+
+// Run opens the gate and hands every event to sink, in the order of the rings:
+// by time within a CPU, not across. The event is reused after sink returns.
+// Run ends when ctx does, when all targets have ended, or with sink's error.
+// The probes are still in when it returns: Close takes them out.
+func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
+	if err := t.open(sink); err != nil {
+		return err
+	}
+	err := t.loop(ctx, sink)
+	if gate := t.kernel.setOpen(false); gate != nil {
+		return errors.Join(err, gate)
+	}
+	t.window.End = monotonic()
+	if err != nil {
+		return err
+	}
+	if err := t.reader.finish(t.take(sink)); err != nil {
+		return err
+	}
+	return t.reportLosses(sink)
+}
+
+// open opens the gate, and begins the stream with the objects that exist.
+func (t *Tracer) open(sink func(*event.Event) error) error {
+	t.window.Begin = monotonic()
+	t.losses.since(t.window.Begin)
+	if err := t.targets.found(t.window.Begin, sink); err != nil {
+		return err
+	}
+	if err := t.kernel.setOpen(true); err != nil {
+		return err
+	}
+	if err := t.kernel.findTasks(); err != nil {
+		t.notes = append(t.notes, "what the threads did when the trace began is unknown: "+err.Error())
+	}
+	return t.targets.release()
+}
+
+func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) error {
+	take := t.take(sink)
+	for ctx.Err() == nil {
+		if err := t.reader.wait(t.cfg.Drain); err != nil {
+			return err
+		}
+		if err := t.reader.drain(take); err != nil {
+			return err
+		}
+		if err := t.reportLosses(sink); err != nil {
+			return err
+		}
+		if t.targets.ended() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// take returns a function that decodes a record and passes the event on.
+func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
+	e := new(event.Event)
+	return func(raw []byte) error {
+		if t.stacks.take(raw) || t.targets.work.noteRecord(raw) {
+			return nil
+		}
+		if err := decode(raw, e); err != nil {
+			t.undecodable++
+			return nil
+		}
+		t.targets.work.note(e)
+		t.lines.watch(e)
+		return sink(e)
+	}
+}
+
+// Close takes the probes out and frees what was loaded. It may take seconds
+// where the kernel attaches uprobes one by one.
+func (t *Tracer) Close() error {
+	var errs []error
+	if t.kernel != nil && t.kernel.coll != nil {
+		errs = append(errs, t.kernel.setOpen(false))
+	}
+	errs = append(errs, t.links.close())
+	if t.targets != nil {
+		errs = append(errs, t.targets.close())
+	}
+	if t.stacks != nil {
+		t.stacks.stop()
+		errs = append(errs, t.stacks.store.Close())
+	}
+	if t.reader != nil {
+		errs = append(errs, t.reader.close())
+		t.reader = nil
+	}
+	if t.kernel != nil && t.kernel.coll != nil {
+		t.kernel.coll.Close()
+		t.kernel.coll = nil
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("take the probes out: %w", err)
+	}
+	return nil
+}
+
+// processCPU is the time this process ran, ns.
+func processCPU() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
+
+// monotonic is the clock of every event, bpf_ktime_get_ns.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
