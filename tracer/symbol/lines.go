@@ -6,18 +6,23 @@ import (
 	"debug/elf"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // maxDebugInfo bounds the DWARF sections of one file: beyond it, reading them
-// takes seconds and memory that a profiler beside a job must not take.
-const maxDebugInfo = 32 << 20
+// takes the seconds and the memory that a profiler beside a job must not take.
+const maxDebugInfo = 16 << 20
+
+// debugSections are what lines and inlined calls need of DWARF 4 and 5.
+var debugSections = []string{
+	".debug_abbrev", ".debug_info", ".debug_line", ".debug_ranges", ".debug_str", // of DWARF 4
+	".debug_addr", ".debug_line_str", ".debug_rnglists", ".debug_str_offsets",
+}
 
 // debugInfo finds source lines and inlined calls in DWARF.
 type debugInfo struct {
 	data  *dwarf.Data
-	units []span            // compilation units, by address
-	subs  map[uint64][]span // per unit (its offset): subprograms, by address
+	units []span                  // compilation units, by address
+	subs  map[dwarf.Offset][]span // per unit: subprograms, by address
 }
 
 // span is an address range and the entry that describes it.
@@ -37,15 +42,12 @@ type place struct {
 // may still be read, in bytes, of all files.
 func openDebugInfo(e *elf.File, budget *int64) (d *debugInfo, err error) {
 	var size uint64
-	for _, s := range e.Sections {
-		if strings.HasPrefix(s.Name, ".debug_") || strings.HasPrefix(s.Name, ".zdebug_") {
-			if s.Type == elf.SHT_NOBITS {
-				continue
-			}
+	for _, name := range debugSections {
+		if s := e.Section(name); s != nil && s.Type != elf.SHT_NOBITS {
 			size += min(s.Size, 1<<40)
 		}
 	}
-	if e.Section(".debug_info") == nil || size == 0 {
+	if s := e.Section(".debug_info"); s == nil || s.Type == elf.SHT_NOBITS {
 		return nil, nil
 	}
 	if size > maxDebugInfo || int64(size) > *budget {
@@ -57,13 +59,43 @@ func openDebugInfo(e *elf.File, budget *int64) (d *debugInfo, err error) {
 			d, err = nil, fmt.Errorf("read debug information: %v", p)
 		}
 	}()
-	data, err := e.DWARF()
+	data, err := readDWARF(e)
 	if err != nil {
 		return nil, fmt.Errorf("read debug information: %w", err)
 	}
-	d = &debugInfo{data: data, subs: map[uint64][]span{}}
+	d = &debugInfo{data: data, subs: map[dwarf.Offset][]span{}}
 	d.readUnits()
 	return d, nil
+}
+
+// readDWARF reads the sections. elf.File.DWARF would read all that there are.
+func readDWARF(e *elf.File) (*dwarf.Data, error) {
+	text := map[string][]byte{}
+	for _, name := range debugSections {
+		s := e.Section(name)
+		if s == nil || s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		b, err := s.Data()
+		if err != nil {
+			return nil, fmt.Errorf("section %s: %w", name, err)
+		}
+		text[name] = b
+	}
+	data, err := dwarf.New(text[".debug_abbrev"], nil, nil, text[".debug_info"],
+		text[".debug_line"], nil, text[".debug_ranges"], text[".debug_str"])
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range debugSections[5:] {
+		if text[name] == nil {
+			continue
+		}
+		if err := data.AddSection(name, text[name]); err != nil {
+			return nil, fmt.Errorf("section %s: %w", name, err)
+		}
+	}
+	return data, nil
 }
 
 // readUnits indexes the compilation units.
@@ -149,9 +181,18 @@ func (d *debugInfo) line(cu *dwarf.Entry, vaddr uint64) (file string, line int, 
 	if lr == nil || err != nil {
 		return "", 0, nil
 	}
-	var le dwarf.LineEntry
-	if err := lr.SeekPC(vaddr, &le); err == nil && le.File != nil {
-		file, line = le.File.Name, le.Line
+	// LineReader.SeekPC wants one ascending sequence; units have one for each
+	// section of code.
+	var before, now dwarf.LineEntry
+	before.EndSequence = true
+	for lr.Next(&now) == nil {
+		if !before.EndSequence && before.Address <= vaddr && vaddr < now.Address {
+			if before.File != nil {
+				file, line = before.File.Name, before.Line
+			}
+			break
+		}
+		before = now
 	}
 	return file, line, lr.Files()
 }
@@ -222,8 +263,7 @@ func (d *debugInfo) enters(e *dwarf.Entry, vaddr uint64) bool {
 
 // subprograms indexes the functions of a unit.
 func (d *debugInfo) subprograms(cu *dwarf.Entry) []span {
-	key := uint64(cu.Offset)
-	if s, ok := d.subs[key]; ok {
+	if s, ok := d.subs[cu.Offset]; ok {
 		return s
 	}
 	var subs []span
@@ -244,7 +284,7 @@ func (d *debugInfo) subprograms(cu *dwarf.Entry) []span {
 		}
 	}
 	sortSpans(subs)
-	d.subs[key] = subs
+	d.subs[cu.Offset] = subs
 	return subs
 }
 

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,3 +116,21 @@ func TestChain(t *testing.T) {
 		})
 	}
 }
+
+func newSymbolizer(t testing.TB, b *bench) *symbol.Symbolizer {
+	s := symbol.New(b.store)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func addrsOf(frames []event.Frame) []uint64 {
+	var addrs []uint64
+	for _, f := range frames {
+		if !f.Inline {
+			addrs = append(addrs, f.Addr)
+		}
+	}
+	return addrs
+}
+
+func lineText(n int) string { return strconv.Itoa(n) }

@@ -17,7 +17,7 @@ import (
 
 // Bounds on what is kept.
 const (
-	maxDebugTotal = 64 << 20 // bytes of DWARF sections of all files
+	maxDebugTotal = 32 << 20 // bytes of DWARF sections of all files
 	maxResolved   = 1 << 16  // addresses whose frames are remembered
 	maxNotes      = 16
 )

@@ -109,6 +109,11 @@ func (u *Unwinder) Unwind(space *image.Space, s *Snapshot, addrs []uint64) ([]ui
 	}
 	for n := 1; n < MaxFrames; n++ {
 		stop, ok := w.step()
+		if w.signal && n > 1 {
+			// Nobody called it: the address it was entered at is its first. Its
+			// table begins one byte before, for those who look a byte lower.
+			addrs[len(addrs)-1]++
+		}
 		if !ok {
 			return addrs, stop
 		}

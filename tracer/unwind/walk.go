@@ -10,6 +10,8 @@ type walk struct {
 	regs  registers
 	pc    uint64 // to look the current frame up with
 	depth int    // frames left behind
+	// signal: the frame just left is a signal trampoline.
+	signal bool
 }
 
 // uprobesArea is where the kernel keeps copies of probed instructions and the
@@ -18,6 +20,7 @@ const uprobesArea = "[uprobes]"
 
 // step goes from the current frame to its caller.
 func (w *walk) step() (stop Stop, ok bool) {
+	w.signal = false
 	region, ok := w.space.Find(w.pc)
 	if !ok {
 		return StopUnmapped, false
@@ -42,6 +45,7 @@ func (w *walk) byRow(r *row) (Stop, bool) {
 	if !ok {
 		return missing(&r.cfa), false
 	}
+	w.signal = r.signal
 	if r.regs[r.returnReg].kind == ruleUndefined {
 		return StopOutermost, false
 	}
@@ -164,12 +168,11 @@ func (w *walk) enter(next registers, ret uint64, signal bool) (Stop, bool) {
 	if !signal {
 		pc--
 	}
-	region, ok := w.space.Find(pc)
-	if !ok {
-		return StopUnmapped, false
+	if region, ok := w.space.Find(ret); ok && region.Path == uprobesArea {
+		return StopProbe, false // the trampoline is the first thing there
 	}
-	if region.Path == uprobesArea {
-		return StopProbe, false
+	if _, ok := w.space.Find(pc); !ok {
+		return StopUnmapped, false
 	}
 	w.regs, w.pc = next, pc
 	w.depth++

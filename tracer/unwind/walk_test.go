@@ -58,8 +58,8 @@ func TestWalk(t *testing.T) {
 			[]uint64{leaf, 0x7f00000000ff, outer - 1}, StopOutermost},
 		{"anonymous code without frame pointer", leaf, 7, []uint64{0x7f0000000100, 0, 0, outer},
 			[]uint64{leaf, 0x7f00000000ff}, StopNoFrame},
-		{"return probe", leaf, stackAt + 16, []uint64{0x7fffffffe000 + 1, 0, stackAt + 512, outer}, []uint64{leaf}, StopProbe},
-		{"signal", leaf, 0, []uint64{addr(0x1601), 0xaa, mid, 0, 0, 0xb, outer}, []uint64{leaf, addr(0x1600), mid, outer - 1}, StopOutermost},
+		{"return probe", leaf, stackAt + 16, []uint64{0x7fffffffe000, 0, stackAt + 512, outer}, []uint64{leaf}, StopProbe},
+		{"signal", leaf, 0, []uint64{addr(0x1601), 0xaa, mid, 0, 0, 0xb, outer}, []uint64{leaf, addr(0x1601), mid, outer - 1}, StopOutermost},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
