@@ -1,0 +1,230 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+type mode int
+
+const (
+	modeTrace mode = iota
+	modeReport
+	modeVersion
+	modeHelp
+)
+
+// options are what the command line says.
+type options struct {
+	mode  mode
+	flags *pflag.FlagSet
+
+	pids     []int
+	argv     []string // program to start
+	duration time.Duration
+	input    string // capture file to report
+
+	capture, pprof, flamegraph, folded string // paths; empty: not wanted
+	json                               bool
+
+	btf, ready string
+	debug      bool
+}
+
+// usageError is a fault of the command line: exit code 2.
+type usageError string
+
+func (e usageError) Error() string { return string(e) + " (see rdmatrace --help)" }
+
+func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
+// Groups of flags, by the annotation that help sorts them with.
+const groupKey = "group"
+
+var groups = [...]string{"What to trace", "Output", "Other"}
+
+func newFlags(o *options) *pflag.FlagSet {
+	f := pflag.NewFlagSet("rdmatrace", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.VarP((*pidList)(&o.pids), "pid", "p", "trace these running `processes`: PID[,PID...]")
+	f.VarP((*seconds)(&o.duration), "duration", "d", "stop after this `time`: 10s, 2m; a plain number is seconds")
+	f.StringVarP(&o.capture, "output", "o", "", "write a capture `file`, for rdmatrace report")
+	f.BoolVar(&o.json, "json", false, "print the summary as JSON instead of text")
+	f.StringVar(&o.pprof, "pprof", "", "write a pprof profile to `file`")
+	f.StringVar(&o.flamegraph, "flamegraph", "", "write a flame graph (SVG) to `file`")
+	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
+	f.StringVar(&o.btf, "btf", "", "read the kernel's type information from `file` instead of /sys/kernel/btf/vmlinux")
+	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
+	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
+	f.BoolP("help", "h", false, "print this")
+	for group, names := range [...][]string{{"pid", "duration"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "debug", "help"}} {
+		for _, name := range names {
+			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
+				panic(err) // a name of this table that is no flag
+			}
+		}
+	}
+	if err := f.MarkHidden("ready-file"); err != nil {
+		panic(err)
+	}
+	f.Usage = func() {}
+	return f
+}
+
+// parse reads the command line. Its errors are usage errors.
+func parse(args []string) (*options, error) {
+	o := &options{}
+	o.flags = newFlags(o)
+	if err := o.flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			o.mode = modeHelp
+			return o, nil
+		}
+		return nil, usageError(err.Error())
+	}
+	if helpWanted, _ := o.flags.GetBool("help"); helpWanted {
+		o.mode = modeHelp
+		return o, nil
+	}
+	words := o.flags.Args()
+	if n := o.flags.ArgsLenAtDash(); n >= 0 {
+		words, o.argv = words[:n], words[n:]
+		if len(o.argv) == 0 {
+			return nil, usageError("no program after --")
+		}
+	}
+	if err := o.choose(words); err != nil {
+		return nil, err
+	}
+	return o, o.checkOutputs()
+}
+
+// choose sets the mode from the words that are not flags.
+func (o *options) choose(words []string) error {
+	if len(words) == 0 {
+		return o.chooseTrace()
+	}
+	word, rest := words[0], words[1:]
+	switch {
+	case word == "version" && len(rest) == 0 && o.argv == nil:
+		o.mode = modeVersion
+	case word == "help" && o.argv == nil:
+		o.mode = modeHelp
+	case word == "report":
+		o.mode = modeReport
+		if len(rest) != 1 || o.argv != nil {
+			return usagef("report takes one capture file")
+		}
+		o.input = rest[0]
+		for _, name := range []string{"pid", "duration", "output", "btf", "ready-file"} {
+			if o.flags.Changed(name) {
+				return usagef("--%s does not go with report", name)
+			}
+		}
+	case o.argv == nil && len(o.pids) == 0:
+		return usagef("unknown command %q; to start a program: rdmatrace -- %s", word, word)
+	default:
+		return usagef("unexpected argument %q", word)
+	}
+	return nil
+}
+
+func (o *options) chooseTrace() error {
+	switch {
+	case len(o.pids) > 0 && o.argv != nil:
+		return usageError("either -p PID or a program to start, not both")
+	case len(o.pids) == 0 && o.argv == nil:
+		return usageError("nothing to do: give -p PID, -- PROGRAM or report FILE")
+	}
+	return nil
+}
+
+// outputFlags are the files to write, in the order of writing.
+func (o *options) outputFlags() []fileFlag {
+	var out []fileFlag
+	for _, f := range []fileFlag{{"--output", o.capture}, {"--pprof", o.pprof}, {"--flamegraph", o.flamegraph}, {"--folded", o.folded}} {
+		if f.path != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+type fileFlag struct{ name, path string }
+
+// checkOutputs refuses two outputs in one place.
+func (o *options) checkOutputs() error {
+	taken := map[string]string{}
+	if o.json {
+		taken["-"] = "--json"
+	}
+	for _, f := range o.outputFlags() {
+		place, shown := f.path, "stdout"
+		if place != "-" {
+			shown = place
+			if abs, err := filepath.Abs(place); err == nil {
+				place = abs
+			}
+		}
+		if other, ok := taken[place]; ok {
+			return usagef("%s and %s both want %s", other, f.name, shown)
+		}
+		taken[place] = f.name
+	}
+	for _, name := range []string{"output", "pprof", "flamegraph", "folded", "btf", "ready-file"} {
+		if f := o.flags.Lookup(name); f.Changed && f.Value.String() == "" {
+			return usagef("--%s needs a file name", name)
+		}
+	}
+	return nil
+}
+
+// pidList is PID[,PID...]; given several times it adds up.
+type pidList []int
+
+func (p *pidList) Set(s string) error {
+	for _, word := range strings.Split(s, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(word), 10, 32)
+		if err != nil || n <= 0 {
+			return fmt.Errorf("%q is not a process ID", word)
+		}
+		if !slices.Contains(*p, int(n)) {
+			*p = append(*p, int(n))
+		}
+	}
+	return nil
+}
+
+func (p *pidList) Type() string   { return "pids" }
+func (p *pidList) String() string { return strings.Trim(fmt.Sprint([]int(*p)), "[]") }
+
+// seconds is a duration of more than nothing.
+type seconds time.Duration
+
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if n, e := strconv.ParseFloat(text, 64); e == nil && n < math.MaxInt64/1e9 {
+		d, err = time.Duration(n*float64(time.Second)), nil
+	}
+	if err != nil || d <= 0 {
+		return errors.New("not a time above zero, such as 10s")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+func (s *seconds) Type() string { return "time" }
+func (s *seconds) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}

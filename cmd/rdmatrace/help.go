@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+const usage = `rdmatrace: where does the latency of RDMA work requests come from?
+
+It watches a running, unmodified program from the kernel and splits the time from
+posting each work request to having its completion into software, interrupt,
+scheduling and wire. Ctrl-C, -d or the end of the program ends the trace and prints
+a summary.
+
+Usage:
+  rdmatrace -p PID[,PID...] [flags]    trace running processes
+  rdmatrace [flags] -- PROGRAM ARGS    start a program and trace it
+  rdmatrace report FILE [flags]        the same from a capture file (-: stdin)
+  rdmatrace version
+`
+
+const notes = `
+A file called - is stdout; the summary then goes to stderr. Files appear whole or
+not at all: while they grow they are called FILE.<number>.tmp.
+Exit code: 0 success, 1 failure, 2 wrong usage.
+
+Examples:
+  rdmatrace -p 4242 -d 10s                      ten seconds of process 4242
+  rdmatrace -p 4242 -o job.rdt --pprof job.pb   and keep a capture and a profile
+  rdmatrace report job.rdt --flamegraph job.svg the same later, elsewhere
+`
+
+func help(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	b.WriteString(usage)
+	for _, group := range groups {
+		fmt.Fprintf(&b, "\n%s:\n", group)
+		part := pflag.NewFlagSet("", pflag.ContinueOnError)
+		part.SortFlags = false
+		flags.VisitAll(func(f *pflag.Flag) {
+			if g := f.Annotations[groupKey]; len(g) == 1 && g[0] == group {
+				part.AddFlag(f)
+			}
+		})
+		// What pflag says of a switch's values is true and helps nobody.
+		b.WriteString(strings.ReplaceAll(part.FlagUsages(), "[=true|false]", ""))
+	}
+	b.WriteString(notes)
+	return b.String()
+}

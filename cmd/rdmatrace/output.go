@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+// outputs are the files of one run. They are opened before tracing begins, so
+// that a path which cannot be written is known at once, and get their names
+// when they are whole.
+type outputs struct {
+	stdout io.Writer
+	mu     sync.Mutex // abort comes from the signal handler
+	files  map[string]*output
+	over   bool
+}
+
+// output is one file: written under a temporary name beside its own, or
+// straight to where there is nothing to replace (a terminal, a pipe, /dev/null).
+type output struct {
+	io.Writer
+	flag, path string   // as given
+	file       *os.File // nil: stdout
+	temporary  string   // its name until it is whole; empty: written straight
+	target     string   // what it is renamed to
+}
+
+func openOutputs(flags []fileFlag, stdout io.Writer) (*outputs, error) {
+	o := &outputs{stdout: stdout, files: map[string]*output{}}
+	for _, f := range flags {
+		out, err := openOutput(f, stdout)
+		if err != nil {
+			o.abort()
+			return nil, fmt.Errorf("%s: cannot write %s: %w", f.name, f.path, reason(err))
+		}
+		o.files[f.name] = out
+	}
+	return o, nil
+}
+
+// reason strips an error of the path it repeats, which may be a temporary one.
+func reason(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func openOutput(f fileFlag, stdout io.Writer) (*output, error) {
+	out := &output{flag: f.name, path: f.path}
+	if f.path == "-" {
+		if isTerminal(stdout) && f.name != "--folded" {
+			return nil, errors.New("stdout is a terminal")
+		}
+		out.Writer = stdout
+		return out, nil
+	}
+	target := f.path
+	// A symbolic link stays: its target is replaced.
+	if t, err := filepath.EvalSymlinks(target); err == nil {
+		target = t
+	}
+	info, err := os.Stat(target)
+	switch {
+	case err == nil && info.IsDir():
+		return nil, errors.New("is a directory")
+	case err == nil && !info.Mode().IsRegular():
+		out.file, err = os.OpenFile(target, os.O_WRONLY, 0)
+		out.Writer = out.file
+		return out, err
+	case err == nil:
+		// A file that may not be written may not be replaced either.
+		probe, err := os.OpenFile(target, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := probe.Close(); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	out.target = target
+	out.file, err = createBeside(target)
+	if err != nil {
+		return nil, err
+	}
+	out.Writer, out.temporary = out.file, out.file.Name()
+	return out, nil
+}
+
+// createBeside makes a new file in target's directory, where a rename is atomic.
+func createBeside(target string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(fmt.Sprintf("%s.%d.tmp", target, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+	}
+}
+
+// usesStdout: one of the files is stdout.
+func (o *outputs) usesStdout() bool {
+	for _, out := range o.files {
+		if out.path == "-" {
+			return true
+		}
+	}
+	return false
+}
+
+// get returns the file of a flag, nil if it is not wanted.
+func (o *outputs) get(flag string) *output { return o.files[flag] }
+
+// finish gives a file its content and its name, or removes it. A file that is not wanted is none.
+func (o *outputs) finish(flag string, write func(io.Writer) error) error {
+	out := o.files[flag]
+	if out == nil {
+		return nil
+	}
+	err := write(out)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return nil // a signal has removed it; the process is about to end
+	}
+	delete(o.files, flag)
+	if err == nil {
+		err = out.commit()
+	}
+	if err != nil {
+		out.remove()
+		return fmt.Errorf("%s: cannot write %s: %w", flag, out.path, reason(err))
+	}
+	return nil
+}
+
+func (out *output) commit() error {
+	if out.file == nil {
+		return nil
+	}
+	if err := out.file.Close(); err != nil {
+		return err
+	}
+	if out.temporary == "" {
+		return nil
+	}
+	if err := os.Rename(out.temporary, out.target); err != nil {
+		return err
+	}
+	out.temporary = ""
+	return nil
+}
+
+// remove takes a file away that did not get its name. There is nobody left to
+// tell if that fails, and the name says what it is.
+func (out *output) remove() {
+	if out.file != nil {
+		_ = out.file.Close()
+	}
+	if out.temporary != "" {
+		_ = os.Remove(out.temporary)
+	}
+}
+
+// abort removes every file that is not finished.
+func (o *outputs) abort() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	for _, out := range o.files {
+		out.remove()
+	}
+}

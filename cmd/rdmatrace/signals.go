@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// signals turns SIGINT and SIGTERM into the end of a context, once. The next
+// one ends the process at once, after unfinished files were removed.
+type signals struct {
+	ch    chan os.Signal
+	asked chan struct{} // closed by the first one
+	first os.Signal     // once asked is closed
+}
+
+// watchSignals starts. patient: the first signal asks to stop; otherwise it ends the process.
+// SIGPIPE becomes an error of the write, so that files are finished when only stdout has lost its reader.
+func watchSignals(ctx context.Context, patient bool, abort func()) (context.Context, *signals) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &signals{ch: make(chan os.Signal, 4), asked: make(chan struct{})}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signal.Notify(s.ch, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		defer cancel()
+		if patient {
+			sig, ok := <-s.ch
+			if !ok {
+				return
+			}
+			s.first = sig
+			close(s.asked)
+			cancel()
+		}
+		if sig, ok := <-s.ch; ok {
+			abort()
+			die(sig)
+		}
+	}()
+	return ctx, s
+}
+
+// stop ends the watch; signals have their usual effect again.
+func (s *signals) stop() {
+	signal.Stop(s.ch)
+	close(s.ch)
+}
+
+// die ends the process by a signal, so that whoever started it knows.
+func die(sig os.Signal) {
+	signal.Reset(sig)
+	if n, ok := sig.(syscall.Signal); ok {
+		_ = syscall.Kill(syscall.Getpid(), n)
+	}
+	select {} // until the kernel delivers it
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+	"github.com/rdmatrace/rdmatrace/capture"
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer"
+)
+
+// trace observes processes until a signal, the end of the time or of the last
+// process. The summary comes before the probes go, which can take seconds.
+func (c *command) trace() (err error) {
+	if c.argv != nil {
+		if _, err := exec.LookPath(c.argv[0]); err != nil {
+			return fmt.Errorf("cannot run %s: %w", c.argv[0], reason(err))
+		}
+	}
+	outs, err := openOutputs(c.outputFlags(), c.stdout)
+	if err != nil {
+		return err
+	}
+	defer outs.abort()
+	ctx, sig := watchSignals(context.Background(), true, outs.abort)
+	defer sig.stop()
+
+	t := &tracing{command: c}
+	ctx, t.stop = context.WithCancel(ctx)
+	defer t.stop()
+	hide := t.showProgress()
+	defer hide()
+	src, err := tracer.New(ctx, tracer.Config{
+		PIDs: c.pids, Command: c.argv, BTFPath: c.btf, Tool: versionString(),
+		Debug: c.debug, Log: c.logger(), Opened: t.opened,
+	})
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	err = t.observe(ctx, src, outs, hide)
+	hide()
+	err = errors.Join(err, src.Close())
+	if program := src.Command(); program != nil && t.open.Load() {
+		c.await(program, sig)
+	}
+	return err
+}
+
+// tracing is what becomes of the events.
+type tracing struct {
+	*command
+	stop  func() // ends the trace
+	open  atomic.Bool
+	timer *time.Timer
+
+	engine      *attribution.Engine
+	writer      *capture.Writer // nil: not wanted, or failed
+	failed      error           // of writer
+	completions atomic.Int64
+}
+
+// observe is a trace from the opening of the gate to the last file.
+func (t *tracing) observe(ctx context.Context, src *tracer.Tracer, outs *outputs, hide func()) error {
+	if err := t.begin(src.Beginning(), outs.get("--output")); err != nil {
+		return err
+	}
+	err := src.Run(ctx, t.add)
+	hide()
+	if !t.open.Load() {
+		return stopped(ctx, err)
+	}
+	t.timer.Stop()
+	return errors.Join(err, t.finish(src.Context(), outs))
+}
+
+// stopped is the error of a trace that did not begin.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
+		return errors.New("stopped before tracing had begun")
+	}
+	return err
+}
+
+// begin prepares for events, with what is known before the first.
+func (t *tracing) begin(first *event.Context, out *output) (err error) {
+	first = capture.CleanContext(first)
+	t.engine = attribution.New(analysisConfig(first))
+	if out == nil {
+		return nil
+	}
+	if t.writer, err = capture.NewWriter(out); err != nil {
+		return err
+	}
+	return t.writer.WriteContext(first)
+}
+
+// opened is called once, when every probe is in and events begin to count.
+func (t *tracing) opened() {
+	t.open.Store(true)
+	if t.duration == 0 {
+		t.duration = 1<<63 - 1
+	}
+	t.timer = time.AfterFunc(t.duration, t.stop)
+	if t.ready == "" {
+		return
+	}
+	if err := os.WriteFile(t.ready, nil, 0o666); err != nil {
+		fmt.Fprintf(t.stderr, "rdmatrace: --ready-file: %v\n", err)
+	}
+}
+
+// add takes an event. A capture file that cannot be written any more, as on a
+// full disk, costs the file and not the summary.
+func (t *tracing) add(e *event.Event) error {
+	if e.Kind == event.KindCompletion {
+		t.completions.Add(1)
+	}
+	if t.writer != nil {
+		if err := t.writer.Write(e); err != nil {
+			t.failed, t.writer = err, nil
+		}
+	}
+	t.engine.Add(e)
+	return nil
+}
+
+// finish prints the summary and completes the files.
+func (t *tracing) finish(last *event.Context, outs *outputs) error {
+	last = capture.CleanContext(last)
+	delivered := t.deliver(t.engine.Finish(last), outs)
+	captured := outs.finish("--output", func(io.Writer) error {
+		if t.failed != nil {
+			return t.failed
+		}
+		return t.writer.Close(last)
+	})
+	if captured != nil {
+		return captured
+	}
+	return delivered
+}
+
+// await waits for the program that was started and says how it ended. A signal
+// that asked rdmatrace to stop is passed on, unless the terminal has sent it to both.
+func (c *command) await(p *tracer.Command, sig *signals) {
+	select {
+	case <-p.Done():
+	default:
+		fmt.Fprintf(c.stderr, "rdmatrace: waiting for %s (pid %d) to end\n", c.argv[0], p.PID())
+	}
+	select {
+	case <-p.Done():
+	case <-sig.asked:
+		if !isTerminal(c.stdin) || sig.first != os.Interrupt {
+			_ = syscall.Kill(p.PID(), sig.first.(syscall.Signal))
+		}
+		<-p.Done()
+	}
+	fmt.Fprintf(c.stderr, "rdmatrace: %s %s\n", c.argv[0], describe(p.State()))
+}
+
+// describe says how a process ended.
+func describe(s *os.ProcessState) string {
+	if s == nil {
+		return "was lost"
+	}
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return fmt.Sprintf("was ended by signal %d (%v)", w.Signal(), w.Signal())
+	}
+	return fmt.Sprintf("exited with status %d", s.ExitCode())
+}
+
+// logger writes warnings, and with --debug everything, to stderr.
+func (c *command) logger() *slog.Logger {
+	level := slog.LevelWarn
+	if c.debug {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// showProgress counts on a terminal, until the function it returns is called.
+func (t *tracing) showProgress() (hide func()) {
+	if !isTerminal(t.stderr) {
+		return func() {}
+	}
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second / 2)
+		defer tick.Stop()
+		for began := time.Now(); ; {
+			state := "attaching"
+			if t.open.Load() {
+				state = fmt.Sprintf("tracing, %d completions", t.completions.Load())
+			}
+			fmt.Fprintf(t.stderr, "\r\x1b[K%s, %d s; Ctrl-C stops and summarises", state, int(time.Since(began).Seconds()))
+			select {
+			case <-ended:
+				fmt.Fprint(t.stderr, "\r\x1b[K")
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(ended); <-done })
+}
