@@ -174,6 +174,9 @@ func (a *aggregates) settle(d *delayed) {
 			port.stalls.wrs[own.cause]++
 		}
 	}
+	if a.cfg.Observe != nil {
+		a.observe(m, segments)
+	}
 	p := &a.parts
 	p.sum(segments)
 	if ns := p.causes[WireUnsplit]; ns > 0 {

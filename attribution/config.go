@@ -15,6 +15,11 @@ type Config struct {
 	// Arch of the traced host, "amd64" or "arm64" (or as uname has it): system
 	// call numbers depend on it. Empty: amd64.
 	Arch string
+	// Observe, if set, is given every measured work request with its segments,
+	// once they are final, in the order of that. Both are reused after it
+	// returns. Threads are named by number only; it is for tests and tools
+	// that compare one by one, and costs an allocation each.
+	Observe func(*WR, []Segment)
 }
 
 // DefaultWatermark holds events back for 200 ms of event time. The tracer
