@@ -141,21 +141,33 @@ int build_ud_addr(struct pt_regs *ctx)
 	return 0;
 }
 
-static __always_inline void build_emit_one(struct out *o, const struct wr_common *c, const struct built_wr *w,
-					   __u32 index, bool more)
+/* One WR of the bracket of the current thread. A global function, see post_send_one. */
+__noinline int build_emit_one(const struct wr_common *c, __u32 index)
 {
-	struct wr_record *rec = wr_reserve(o, c, index);
+	struct wr_record *rec;
+	struct built_wr *w;
+	struct thread *t;
+	struct out o;
 
+	t = thread_self();
+	if (!c || !t || index >= BUILD_MAX)
+		return 0;
+	w = &t->build.wr[index];
+	out_open(&o);
+	rec = wr_reserve(&o, c, index);
 	if (!rec)
-		return;
-	rec->h.flags = w->flags | (more ? WR_TRUNCATED : 0);
+		return 0;
+	rec->h.flags = w->flags;
+	if (index == BUILD_MAX - 1 && t->build.count > BUILD_MAX)
+		rec->h.flags |= WR_TRUNCATED;
 	rec->wr_id = w->wr_id;
 	rec->bytes = w->bytes;
 	rec->send_flags = w->send_flags;
 	rec->remote_qpn = w->remote_qpn;
 	rec->num_sge = w->num_sge;
 	rec->opcode = w->opcode;
-	out_submit(o, rec);
+	out_submit(&o, rec);
+	return 0;
 }
 
 /*
@@ -169,7 +181,6 @@ int build_complete_enter(struct pt_regs *ctx)
 	struct qp_head head = {};
 	struct build_state *b;
 	struct thread *t;
-	struct out o;
 	__u32 i;
 
 	b = build_self();
@@ -186,9 +197,8 @@ int build_complete_enter(struct pt_regs *ctx)
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
 	b->call = c.call;
-	out_open(&o);
 	for (i = 0; i < BUILD_MAX && i < b->count; i++)
-		build_emit_one(&o, &c, &b->wr[i], i, i == BUILD_MAX - 1 && b->count > BUILD_MAX);
+		build_emit_one(&c, i);
 	return 0;
 }
 

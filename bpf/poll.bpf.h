@@ -99,13 +99,19 @@ static __always_inline struct completion_record *completion_reserve(struct out *
 	return rec;
 }
 
-static __always_inline void completion_emit(struct out *o, const struct reap *r, __u64 wc_addr, __u32 index)
+/* One completion of a poll. A global function, see post_send_one. */
+__noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 {
-	struct completion_record *rec = completion_reserve(o, r, index);
+	struct completion_record *rec;
 	struct verbs_wc wc;
+	struct out o;
 
+	if (!r)
+		return 0;
+	out_open(&o);
+	rec = completion_reserve(&o, r, index);
 	if (!rec)
-		return;
+		return 0;
 	if (bpf_probe_read_user(&wc, sizeof(wc), (void *)(wc_addr + index * sizeof(wc)))) {
 		count(COUNT_WC_UNREADABLE);
 		rec->h.flags |= COMPLETION_UNREADABLE;
@@ -119,7 +125,8 @@ static __always_inline void completion_emit(struct out *o, const struct reap *r,
 		rec->src_qp = wc.src_qp;
 		rec->wc_flags = wc.wc_flags;
 	}
-	out_submit(o, rec);
+	out_submit(&o, rec);
+	return 0;
 }
 
 SEC("uprobe")
@@ -161,7 +168,6 @@ int poll_exit(struct pt_regs *ctx)
 	struct reap r = {};
 	struct cq_state *s;
 	struct thread *t;
-	struct out o;
 	__u32 i;
 
 	if (!open)
@@ -177,9 +183,8 @@ int poll_exit(struct pt_regs *ctx)
 	if (n > 0) {
 		r.count = n;
 		reap_fill(&r, s, ctx, t);
-		out_open(&o);
 		for (i = 0; i < POLL_MAX && i < r.count; i++)
-			completion_emit(&o, &r, t->poll.wc, i);
+			completion_emit(&r, t->poll.wc, i);
 		if (n > POLL_MAX)
 			count(COUNT_POLL_TRUNCATED);
 	} else if (n < 0) {

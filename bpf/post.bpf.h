@@ -85,20 +85,28 @@ static __always_inline struct wr_record *wr_reserve(struct out *o, const struct 
 	return rec;
 }
 
-/* One WR of a send list; returns the address of the next. */
-static __always_inline __u64 post_send_one(struct out *o, const struct wr_common *c, __u64 addr, __u32 index, bool ud)
-{
-	struct wr_record *rec = wr_reserve(o, c, index);
-	struct verbs_send_wr wr;
-	__u64 sge = 0;
-	long err;
+/*
+ * The bodies of loops are global functions: the verifier walks each once, not
+ * once for every round, which would take longer than all other programs.
+ */
 
-	err = bpf_probe_read_user(&wr, sizeof(wr), (void *)addr);
-	if (err) {
+/* One WR of a send list; returns the address of the next. */
+__noinline __u64 post_send_one(const struct wr_common *c, __u64 addr, __u32 index, bool ud)
+{
+	struct verbs_send_wr wr;
+	struct wr_record *rec;
+	__u64 sge = 0;
+	struct out o;
+
+	if (!c)
+		return 0;
+	out_open(&o);
+	rec = wr_reserve(&o, c, index);
+	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
 		if (rec) {
 			rec->h.flags = WR_UNREADABLE;
-			out_submit(o, rec);
+			out_submit(&o, rec);
 		}
 		return 0;
 	}
@@ -117,24 +125,26 @@ static __always_inline __u64 post_send_one(struct out *o, const struct wr_common
 		rec->h.flags |= WR_TRUNCATED;
 		count(COUNT_LIST_TRUNCATED);
 	}
-	out_submit(o, rec);
+	out_submit(&o, rec);
 	return wr.next;
 }
 
-static __always_inline __u64 post_recv_one(struct out *o, const struct wr_common *c, __u64 addr, __u32 index,
-					   __u32 flags)
+__noinline __u64 post_recv_one(const struct wr_common *c, __u64 addr, __u32 index, __u32 flags)
 {
-	struct wr_record *rec = wr_reserve(o, c, index);
 	struct verbs_recv_wr wr;
+	struct wr_record *rec;
 	__u64 sge = 0;
-	long err;
+	struct out o;
 
-	err = bpf_probe_read_user(&wr, sizeof(wr), (void *)addr);
-	if (err) {
+	if (!c)
+		return 0;
+	out_open(&o);
+	rec = wr_reserve(&o, c, index);
+	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
 		if (rec) {
 			rec->h.flags = flags | WR_UNREADABLE;
-			out_submit(o, rec);
+			out_submit(&o, rec);
 		}
 		return 0;
 	}
@@ -150,7 +160,7 @@ static __always_inline __u64 post_recv_one(struct out *o, const struct wr_common
 		rec->h.flags |= WR_TRUNCATED;
 		count(COUNT_LIST_TRUNCATED);
 	}
-	out_submit(o, rec);
+	out_submit(&o, rec);
 	return wr.next;
 }
 
@@ -184,7 +194,6 @@ int post_send_enter(struct pt_regs *ctx)
 	struct wr_common c = {};
 	struct qp_head head = {};
 	struct thread *t;
-	struct out o;
 	__u64 addr;
 	__u32 i;
 
@@ -192,10 +201,9 @@ int post_send_enter(struct pt_regs *ctx)
 		return 0;
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
-	out_open(&o);
 	addr = t->post.list;
 	for (i = 0; i < LIST_MAX && addr; i++)
-		addr = post_send_one(&o, &c, addr, i, head.qp_type == VERBS_QPT_UD);
+		addr = post_send_one(&c, addr, i, head.qp_type == VERBS_QPT_UD);
 	t->post.count = i;
 	return 0;
 }
@@ -207,7 +215,6 @@ int post_recv_enter(struct pt_regs *ctx)
 	__u32 flags = bpf_get_attach_cookie(ctx);
 	struct wr_common c = {};
 	struct thread *t;
-	struct out o;
 	__u64 addr;
 	__u32 i;
 
@@ -219,10 +226,9 @@ int post_recv_enter(struct pt_regs *ctx)
 		qp_head_read(&head, c.qp);
 		c.qp_num = head.qp_num;
 	}
-	out_open(&o);
 	addr = t->post.list;
 	for (i = 0; i < LIST_MAX && addr; i++)
-		addr = post_recv_one(&o, &c, addr, i, flags);
+		addr = post_recv_one(&c, addr, i, flags);
 	t->post.count = i;
 	return 0;
 }
