@@ -11,17 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command is a program that we started, stopped before its first instruction.
-type command struct {
-	pid  int
-	done chan struct{} // closed when it was reaped
-	err  error         // of Wait, once done is closed
+// Command is the program that was started to be traced.
+type Command struct {
+	pid   int
+	done  chan struct{}
+	state *os.ProcessState // once done is closed
 }
+
+// PID is its process id.
+func (c *Command) PID() int { return c.pid }
+
+// Done is closed when it has ended.
+func (c *Command) Done() <-chan struct{} { return c.done }
+
+// State says how it ended. Call it after Done; nil: that is not known.
+func (c *Command) State() *os.ProcessState { return c.state }
 
 // startHeld starts a program and leaves it stopped right after exec, when it
 // and its dynamic linker are mapped and nothing of it has run.
-func startHeld(argv []string) (*command, error) {
-	c := &command{done: make(chan struct{})}
+func startHeld(argv []string) (*Command, error) {
+	c := &Command{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// Tracing and the death signal belong to the thread that forked, so
@@ -44,7 +53,8 @@ func startHeld(argv []string) (*command, error) {
 			return
 		}
 		started <- nil
-		c.err = cmd.Wait()
+		_ = cmd.Wait() // an exit status other than 0 is in the state
+		c.state = cmd.ProcessState
 		close(c.done)
 	}()
 	if err := <-started; err != nil {
@@ -73,22 +83,11 @@ func stopUntraced(pid int) error {
 	return nil
 }
 
-// resume lets it run. That it has ended meanwhile is no error.
-func (c *command) resume() error { return resume(c.pid) }
-
+// resume lets a process run that stands still. That it has ended meanwhile is
+// no error.
 func resume(pid int) error {
 	if err := unix.Kill(pid, unix.SIGCONT); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("let process %d run: %w", pid, err)
 	}
 	return nil
-}
-
-// result is the program's end: nil if it succeeded or has not ended.
-func (c *command) result() error {
-	select {
-	case <-c.done:
-		return c.err
-	default:
-		return nil
-	}
 }

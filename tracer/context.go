@@ -8,22 +8,36 @@ import (
 	"github.com/rdmatrace/rdmatrace/tracer/facts"
 )
 
-// Context describes what the events were taken in. Call it once, after Run and
+// Beginning is what is known of the Context before the first event, for a
+// reader that gets to see no more. Call it between New and Run.
+func (t *Tracer) Beginning() *event.Context {
+	c := &event.Context{Tool: t.cfg.Tool, Host: t.host, Devices: t.devices.Finish(), Cost: t.cost(), Notes: t.allNotes()}
+	c.Window.Begin = monotonic()
+	t.describeTargets(c)
+	return c
+}
+
+// Context describes what the events were taken in. Call it after Run and
 // before Close.
 func (t *Tracer) Context() *event.Context {
+	t.targets.halt()
 	t.stacks.stop()
 	c := &event.Context{
 		Tool: t.cfg.Tool, Host: t.host, Window: t.window,
 		Counters: t.counters(), Stacks: t.stacks.list(), Mappings: t.stacks.store.Mappings(),
 		Devices: t.devices.Finish(), IRQs: t.devices.IRQs(t.lines.list()), Cost: t.cost(),
 	}
+	t.describeTargets(c)
+	c.Notes = t.allNotes()
+	return c
+}
+
+func (t *Tracer) describeTargets(c *event.Context) {
 	for _, tg := range t.targets.list() {
 		c.Targets = append(c.Targets, tg.describe())
 		c.Threads = append(c.Threads, tg.threads...)
 	}
 	c.Probes = t.probeResults()
-	c.Notes = t.allNotes()
-	return c
 }
 
 // describe is the target as it was at the start, with how it stands now.

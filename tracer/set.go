@@ -13,7 +13,7 @@ import (
 // targets are all traced processes: those given, and the children that follow.
 type targets struct {
 	cfg  *Config
-	cmd  *command
+	cmd  *Command
 	work *follower
 
 	mu  sync.Mutex // the follower adds while the reader looks
@@ -107,11 +107,16 @@ func (ts *targets) ended() bool {
 	return !slices.ContainsFunc(ts.all, func(tg *target) bool { return !tg.hasEnded() })
 }
 
-// stop ends the following. Processes of ours that stand still go on.
-func (ts *targets) stop() error {
+// halt ends the following: no probe is added any more.
+func (ts *targets) halt() {
 	if ts.work != nil {
 		ts.work.stop()
 	}
+}
+
+// stop ends the following. Processes of ours that stand still go on.
+func (ts *targets) stop() error {
+	ts.halt()
 	var errs []error
 	for _, tg := range ts.list() {
 		if tg.ours && !tg.hasEnded() {

@@ -53,7 +53,7 @@ func newStackKeeper() (*stackKeeper, error) {
 		store: image.NewStore(), unwinder: u, stacks: map[uint64]rawStack{},
 		pending: make(chan stackRecord, maxPendingStacks), done: make(chan struct{}),
 	}
-	s.symbols = symbol.New(s.store, u)
+	s.symbols = symbol.New(s.store)
 	go s.run()
 	return s, nil
 }

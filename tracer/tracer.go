@@ -44,6 +44,8 @@ type Config struct {
 	Tool string
 	// Debug adds the verifier's log to errors.
 	Debug bool
+	// Opened is called by Run once every probe is in and events begin to count.
+	Opened func()
 	// Log takes progress and oddities; default: none.
 	Log *slog.Logger
 	// Host says where to read the facts of the machine.
@@ -191,6 +193,9 @@ func (t *Tracer) open(sink func(*event.Event) error) error {
 	if err := t.kernel.findTasks(); err != nil {
 		t.notes = append(t.notes, "what the threads did when the trace began is unknown: "+err.Error())
 	}
+	if t.cfg.Opened != nil {
+		t.cfg.Opened()
+	}
 	return t.targets.release()
 }
 
@@ -229,6 +234,9 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 		return sink(e)
 	}
 }
+
+// Command is the program that was started, nil if none was.
+func (t *Tracer) Command() *Command { return t.targets.cmd }
 
 // Close takes the probes out and frees what was loaded. It may take seconds
 // where the kernel attaches uprobes one by one.
