@@ -1,5 +1,19 @@
 package locate
 
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/tracer/image"
+)
+
 // Problem is the kind of reason for which a process cannot be traced.
 type Problem uint8
 
@@ -11,7 +25,7 @@ const (
 	NotPermitted          // Missing names the capabilities
 	NoBTF                 // kernel without type information
 	Lockdown              // kernel lockdown forbids reading user memory from BPF
-	PerfParanoid          // perf_event_paranoid and no CAP_PERFMON
+	PerfParanoid          // perf_event_paranoid asks for more than CAP_PERFMON
 	NoVerbs               // no libibverbs is mapped (yet)
 	Bits32                // a 32-bit process
 	Unreadable            // /proc cannot be read, or not in the form expected
@@ -33,10 +47,12 @@ func (e *PreflightError) Unwrap() error { return e.Err }
 // Host says where to read the facts of the machine; the zero value means the
 // usual places. Tests put others.
 type Host struct {
-	Proc string // "/proc"
-	Sys  string // "/sys"
+	Proc string // "/proc": self/status, sys/kernel, kallsyms
+	Sys  string // "/sys": kernel/btf, kernel/security
 	// WaitForVerbs accepts a process that has no libibverbs mapped yet.
 	WaitForVerbs bool
+	// Store, unless nil, keeps the files that were opened for others.
+	Store *image.Store
 }
 
 // Facts are what a plan for tracing a process has to know.
@@ -47,6 +63,10 @@ type Facts struct {
 	Threads []int
 	// Verbs: libibverbs is mapped.
 	Verbs bool
+	// Direct are mapped libraries that may hand work to the device without
+	// calling verbs (UCX, DOCA, DPDK): what they do is not seen by probes on
+	// verbs.
+	Direct []string
 	// Seccomp: some thread has a system call filter.
 	Seccomp bool
 	// UretprobeSyscall: on this kernel a return probe makes the traced thread
@@ -62,4 +82,186 @@ type Facts struct {
 
 // Preflight decides whether process pid can be traced on this machine. The
 // error is a *PreflightError.
-func Preflight(pid int, host Host) (*Facts, error) { return nil, errUnfinished }
+func Preflight(pid int, host Host) (*Facts, error) {
+	if host.Proc == "" {
+		host.Proc = "/proc"
+	}
+	if host.Sys == "" {
+		host.Sys = "/sys"
+	}
+	f := &Facts{PID: pid}
+	for _, check := range []func(Host) error{
+		f.exists, f.permitted, f.kernelAllows, f.wordSize, f.usesVerbs, f.returnProbes,
+	} {
+		if err := check(host); err != nil {
+			return nil, f.meanwhile(err)
+		}
+	}
+	return f, nil
+}
+
+// meanwhile turns errors of a process that has gone into one that says so.
+func (f *Facts) meanwhile(err error) error {
+	var p *PreflightError
+	if errors.As(err, &p) {
+		return p
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, errGone) {
+		return problem(NoSuchProcess, f.PID, err, "process %d exited while it was examined: choose one that still runs", f.PID)
+	}
+	return problem(Unreadable, f.PID, err, "examine process %d: %v", f.PID, err)
+}
+
+func problem(p Problem, pid int, err error, format string, args ...any) *PreflightError {
+	return &PreflightError{Problem: p, PID: pid, Err: err, Text: fmt.Sprintf(format, args...)}
+}
+
+// processFile reads a file of the process.
+func (f *Facts) processFile(name string) ([]byte, error) {
+	return os.ReadFile(fmt.Sprintf("/proc/%d/%s", f.PID, name))
+}
+
+// status is a field of a /proc/.../status file.
+func status(b []byte, field string) string {
+	for line := range bytes.Lines(b) {
+		if name, value, ok := strings.Cut(string(line), ":"); ok && name == field {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+const pfKthread = 0x00200000 // PF_KTHREAD, include/linux/sched.h
+
+// exists: it is a process, with user memory.
+func (f *Facts) exists(Host) error {
+	b, err := f.processFile("status")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return problem(NoSuchProcess, f.PID, err, "process %d does not exist in this PID namespace: look for the job with ps or pgrep", f.PID)
+	}
+	if err != nil {
+		return err
+	}
+	f.Comm = status(b, "Name")
+	if tgid := status(b, "Tgid"); tgid != strconv.Itoa(f.PID) {
+		return problem(NoSuchProcess, f.PID, nil, "%d is a thread of process %s: give the process", f.PID, tgid)
+	}
+	ns := strings.Fields(status(b, "NSpid"))
+	f.NSPID = f.PID
+	if len(ns) > 0 {
+		f.NSPID, _ = strconv.Atoi(ns[len(ns)-1])
+	}
+	switch state := status(b, "State"); {
+	case strings.HasPrefix(state, "Z"), strings.HasPrefix(state, "X"):
+		return problem(Zombie, f.PID, nil, "process %d (%s) has exited and waits for its parent to collect its status: there is nothing left to trace", f.PID, f.Comm)
+	}
+	stat, err := f.processFile("stat")
+	if err != nil {
+		return err
+	}
+	if flags, ok := statFlags(stat); ok && flags&pfKthread != 0 {
+		return problem(KernelThread, f.PID, nil, "process %d (%s) is a kernel thread: it has no verbs calls to trace", f.PID, f.Comm)
+	}
+	f.Threads, err = threads(f.PID)
+	return err
+}
+
+// statFlags is field 9 of /proc/PID/stat; the name before it may hold anything.
+func statFlags(stat []byte) (uint64, bool) {
+	i := bytes.LastIndexByte(stat, ')')
+	fields := bytes.Fields(stat[i+1:])
+	if i < 0 || len(fields) < 7 {
+		return 0, false
+	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
+	return flags, err == nil
+}
+
+func threads(pid int) ([]int, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, e := range entries {
+		if tid, err := strconv.Atoi(e.Name()); err == nil {
+			out = append(out, tid)
+		}
+	}
+	return out, nil
+}
+
+// wordSize: BPF programs and layouts are those of 64-bit processes.
+func (f *Facts) wordSize(Host) error {
+	exe, err := os.Open(fmt.Sprintf("/proc/%d/exe", f.PID))
+	if err != nil {
+		return err
+	}
+	defer exe.Close()
+	file, err := image.NewFile(exe, "exe")
+	if err == nil {
+		f.GoRuntime = file.ELF.Section(".go.buildinfo") != nil
+		return nil
+	}
+	var head [5]byte
+	if _, err := exe.ReadAt(head[:], 0); err == nil && string(head[:]) == "\x7fELF\x01" {
+		return problem(Bits32, f.PID, nil, "process %d (%s) is a 32-bit program: only 64-bit processes can be traced", f.PID, f.Comm)
+	}
+	return err
+}
+
+// usesVerbs: a libibverbs is mapped, or will be waited for.
+func (f *Facts) usesVerbs(host Host) error {
+	store := host.Store
+	if store == nil {
+		store = image.NewStore()
+		defer store.Close()
+	}
+	p, err := OpenIn(store, f.PID)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for _, l := range p.libs {
+		f.Verbs = f.Verbs || l.Role&RoleVerbs != 0
+		if l.Role&(RoleDirect|RoleUCX) != 0 {
+			f.Direct = append(f.Direct, l.Path)
+		}
+	}
+	if !f.Verbs && !host.WaitForVerbs {
+		return problem(NoVerbs, f.PID, nil, "process %d (%s) does not use RDMA verbs (yet): no libibverbs is mapped. Give the process that communicates (a rank, not its launcher), or wait until it has opened the device", f.PID, f.Comm)
+	}
+	return nil
+}
+
+// returnProbes: since Linux 6.11 a return probe on x86-64 makes the traced
+// thread issue a system call (uretprobe, number 335); a seccomp filter that
+// does not know it kills the process.
+func (f *Facts) returnProbes(host Host) error {
+	for _, tid := range f.Threads {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", f.PID, tid))
+		if err != nil {
+			continue // the thread has ended
+		}
+		if mode := status(b, "Seccomp"); mode != "" && mode != "0" {
+			f.Seccomp = true
+		}
+	}
+	f.UretprobeSyscall = runtime.GOARCH == "amd64" && uretprobeSyscall(host.Proc)
+	if f.Seccomp && f.UretprobeSyscall {
+		f.NoReturnProbes = "a thread has a seccomp filter, and on this kernel a return probe issues a system call that the filter may not know: the process could be killed"
+	}
+	return nil
+}
+
+// uretprobeSyscall says whether the kernel may have the system call: its name
+// is among the kernel's symbols, or these cannot be read.
+func uretprobeSyscall(proc string) bool {
+	f, err := os.Open(proc + "/kallsyms")
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	found, any := grep(f, []byte(" __x64_sys_uretprobe\n"))
+	return found || !any
+}

@@ -107,6 +107,7 @@ type MLX5CQLayout struct {
 type MLX5QPLayout struct {
 	Verified  bool
 	Evidence  string
+	SigProven bool   // SQSigBits is believed too
 	SQSigBits uint32 // u8: 8 with sq_sig_all, else 0
 	SQStart   uint32 // pointer to the first WQE
 	SQWRID    uint32 // pointer to u64[wqe_cnt]
@@ -121,7 +122,7 @@ type MLX5QPLayout struct {
 // Snapshot is what one look at a process found.
 type Snapshot struct {
 	Functions Functions
-	Libraries []*Library // those with a Role
+	Libraries []*Library // those with a Role, and others that have a function
 	Contexts  []DeviceContext
 	QPs       []QP
 	CQs       []CQ
@@ -134,6 +135,6 @@ type Snapshot struct {
 // ScanStats says what looking cost.
 type ScanStats struct {
 	BytesRead  uint64 // of the process's memory
-	BytesLeft  uint64 // present and likely, not read for the budget
+	BytesLeft  uint64 // of likely mappings, not looked through for the budget
 	Nanosecond int64
 }

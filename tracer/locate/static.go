@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rdmatrace/rdmatrace/tracer/locate/code"
 	"github.com/rdmatrace/rdmatrace/tracer/locate/object"
@@ -35,7 +36,112 @@ type opsTable struct {
 type providerCode struct {
 	tables   []opsTable
 	builders []builder // see builders.go
-	notes    []string
+}
+
+// static adds what the library's file tells.
+func (p *Process) static(l *library, c *collector) {
+	l.exports(c)
+	if l.Role&(RoleProvider|RoleVerbs) == 0 {
+		return
+	}
+	verbs := p.verbsOf(l)
+	if verbs == nil {
+		c.note("%s is an RDMA provider, but the process has no libibverbs mapped that explains its tables", l.Path)
+		return
+	}
+	p.look(l, verbs)
+	if l.failed != nil {
+		if l.Role&RoleProvider != 0 {
+			c.note("%s: its file does not tell its functions: %v", l.Path, l.failed)
+		}
+		return
+	}
+	for _, t := range l.provider.tables {
+		for v, at := range t.funcs {
+			p.addTarget(l, verbs, v, at, t.how, c)
+		}
+	}
+	for _, b := range l.provider.builders {
+		c.add(l, b.verb, b.vaddr, 0, "code that fills it in", false)
+	}
+}
+
+// addTarget adds a function that a table names, unless it is one of libibverbs'
+// own that only say "not supported".
+func (p *Process) addTarget(l, verbs *library, v Verb, at target, how string, c *collector) {
+	if at.symbol == "" {
+		if !l.dummies[at.vaddr] {
+			c.add(l, v, at.vaddr, 0, how, false)
+		}
+		return
+	}
+	s, err := verbs.file.Export(at.symbol)
+	if err != nil {
+		c.note("%s: %v is %s, which %s does not export", l.Path, v, at.symbol, verbs.Path)
+		return
+	}
+	c.add(verbs, v, s.Vaddr, s.Size, how+" of "+l.Path+" names "+at.symbol, false)
+}
+
+// verbsOf finds the libibverbs that a provider was linked with: the one that
+// defines the private version it needs. With several copies of one version, the
+// first serves: their tables are alike.
+func (p *Process) verbsOf(l *library) *library {
+	if l.Role&RoleVerbs != 0 {
+		return l
+	}
+	needs, _ := l.file.Versions()
+	var any *library
+	for _, v := range p.libs {
+		if v.Role&RoleVerbs == 0 {
+			continue
+		}
+		_, defines := v.file.Versions()
+		for _, n := range needs {
+			if strings.HasPrefix(n, "IBVERBS_PRIVATE_") && slices.Contains(defines, n) {
+				return v
+			}
+		}
+		if any == nil {
+			any = v
+		}
+	}
+	return any
+}
+
+// look reads the tables and builders of a provider once.
+func (p *Process) look(l, verbs *library) {
+	if l.looked {
+		return
+	}
+	l.looked = true
+	slots, err := verbs.learn()
+	if err != nil {
+		l.failed = err
+		return
+	}
+	if l.provider.tables, l.failed = opsTables(l.file, slots); l.failed != nil {
+		return
+	}
+	if l.Role&RoleVerbs != 0 {
+		// The fullest of libibverbs' own tables is that of its dummies. Others
+		// are those of providers built into it.
+		full := slices.MaxFunc(l.provider.tables, func(a, b opsTable) int { return cmp.Compare(len(a.funcs), len(b.funcs)) })
+		l.dummies = map[uint64]bool{}
+		for _, t := range full.funcs {
+			l.dummies[t.vaddr] = true
+		}
+	}
+	l.provider.builders, l.failed = builders(l.file)
+}
+
+// learn learns the slots of the tables from a libibverbs once.
+func (l *library) learn() (slotMap, error) {
+	if l.slots == nil && l.why == nil {
+		m, err := learnSlots(l.file)
+		l.slots, l.why = &m, err
+	}
+	return *l.slots, l.why
 }
 
 func machine(im *object.File) (code.Machine, error) {

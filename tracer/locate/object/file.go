@@ -182,12 +182,6 @@ type Range struct{ Begin, End uint64 }
 // Has says whether vaddr is in the range.
 func (r Range) Has(vaddr uint64) bool { return vaddr >= r.Begin && vaddr < r.End }
 
-// GoRuntime says whether the file is an executable with Go's build information:
-// its stacks move, and return probes on its code would crash it.
-func (f *File) GoRuntime() bool {
-	return f.elf.Section(".go.buildinfo") != nil || f.elf.Section(".gopclntab") != nil
-}
-
 const ntGNUBuildID = 3
 
 func (f *File) readBuildID() string {

@@ -1,0 +1,111 @@
+package locate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Capabilities, by their bit in CapEff (include/uapi/linux/capability.h).
+const (
+	capSysPtrace = 19
+	capSysAdmin  = 21
+	capPerfmon   = 38
+	capBPF       = 39
+)
+
+// permitted: this process may load programs, attach them and read the target.
+// CAP_SYS_ADMIN stands in for CAP_BPF and CAP_PERFMON (capabilities(7)).
+func (f *Facts) permitted(host Host) error {
+	b, err := os.ReadFile(host.Proc + "/self/status")
+	if err != nil {
+		return problem(Unreadable, f.PID, err, "read this process's capabilities: %v", err)
+	}
+	have, err := strconv.ParseUint(status(b, "CapEff"), 16, 64)
+	if err != nil {
+		return problem(Unreadable, f.PID, err, "read this process's capabilities: %v", err)
+	}
+	has := func(c uint) bool { return have>>c&1 != 0 }
+	var missing []string
+	for _, need := range []struct {
+		bit    uint
+		name   string
+		byRoot bool
+	}{
+		{capBPF, "CAP_BPF", true}, {capPerfmon, "CAP_PERFMON", true}, {capSysPtrace, "CAP_SYS_PTRACE", false},
+	} {
+		if !has(need.bit) && !(need.byRoot && has(capSysAdmin)) {
+			missing = append(missing, need.name)
+		}
+	}
+	if len(missing) > 0 {
+		e := problem(NotPermitted, f.PID, nil,
+			"tracing process %d (%s) needs %s: run rdmatrace as root, or give its file those capabilities (setcap %s=ep)",
+			f.PID, f.Comm, strings.Join(missing, ", "), strings.ToLower(strings.Join(missing, ",")))
+		e.Missing = missing
+		return e
+	}
+	if m, err := os.ReadFile(host.Proc + "/self/uid_map"); err == nil && !wholeNamespace(m) && !has(capSysAdmin) {
+		return problem(NotPermitted, f.PID, nil,
+			"tracing process %d (%s) from inside a user namespace: its capabilities do not count for BPF; run rdmatrace on the host", f.PID, f.Comm)
+	}
+	return f.paranoid(host, has(capSysAdmin))
+}
+
+// wholeNamespace: the uid map of the first user namespace.
+func wholeNamespace(uidMap []byte) bool {
+	return strings.Join(strings.Fields(string(uidMap)), " ") == "0 0 4294967295"
+}
+
+// paranoid: above 2, which only patched kernels know (Debian, Ubuntu,
+// Android), perf_event_open asks for CAP_SYS_ADMIN.
+func (f *Facts) paranoid(host Host, admin bool) error {
+	b, err := os.ReadFile(host.Proc + "/sys/kernel/perf_event_paranoid")
+	if err != nil {
+		return nil // a kernel without perf events fails at the attach, with its own words
+	}
+	level, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err == nil && level > 2 && !admin {
+		return problem(PerfParanoid, f.PID, nil,
+			"placing probes in process %d (%s): kernel.perf_event_paranoid is %d, which asks for CAP_SYS_ADMIN: run rdmatrace as root, or sysctl kernel.perf_event_paranoid=2",
+			f.PID, f.Comm, level)
+	}
+	return nil
+}
+
+// kernelAllows: the kernel has type information and lets BPF read memory.
+func (f *Facts) kernelAllows(host Host) error {
+	btf := host.Sys + "/kernel/btf/vmlinux"
+	if _, err := os.Stat(btf); err != nil {
+		return problem(NoBTF, f.PID, err,
+			"the kernel has no type information (%s: %v): rdmatrace needs a kernel built with CONFIG_DEBUG_INFO_BTF=y, as all current distributions' are", btf, errors.Unwrap(err))
+	}
+	b, err := os.ReadFile(host.Sys + "/kernel/security/lockdown")
+	if err == nil && bytes.Contains(b, []byte("[confidentiality]")) {
+		return problem(Lockdown, f.PID, nil,
+			"kernel lockdown is at \"confidentiality\": BPF programs may not read memory; boot with lockdown=integrity or without lockdown= to trace")
+	}
+	return nil
+}
+
+// grep says whether a stream holds want, and whether it holds anything.
+func grep(r io.Reader, want []byte) (found, any bool) {
+	buf := make([]byte, 0, 256<<10)
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		any = any || n > 0
+		if bytes.Contains(buf, want) {
+			return true, true
+		}
+		if err != nil {
+			return false, any
+		}
+		if keep := len(want) - 1; len(buf) > cap(buf)/2 {
+			buf = append(buf[:0], buf[len(buf)-min(keep, len(buf)):]...)
+		}
+	}
+}
