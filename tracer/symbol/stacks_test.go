@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -188,6 +189,7 @@ int main(int argc, char **argv) {
 			t.Fatal(err)
 		}
 		for mapped() != want {
+			time.Sleep(time.Millisecond)
 		}
 	}
 	next(true)
