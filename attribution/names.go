@@ -32,6 +32,9 @@ const (
 	opRead       = 4
 	opCmpSwap    = 5
 	opFetchAdd   = 6
+	opLocalInv   = 7
+	opBindMW     = 8
+	opDriver1    = 11
 	wcReceive    = 128 // IBV_WC_RECV: this bit is set for all receives
 	wcReceiveImm = 129 // IBV_WC_RECV_RDMA_WITH_IMM
 )

@@ -1,0 +1,183 @@
+package attribution
+
+// A queue that was alive before we looked holds an unknown number of work
+// requests. Completions come in queue order, so pairing them is right once the
+// place of one is proven and wrong for ever if it is guessed: wr_ids do not
+// tell (perftest uses one value per queue pair). A queue is proven by
+//
+//   - its beginning: created in the window, or in a state in which it is empty
+//     (RESET; for send queues INIT and RTR as well: posting is an immediate
+//     error there, InfiniBand Architecture Specification 10.3.1);
+//   - the CQE's wqe_counter, matched to the index of a posted WQE: two WQEs in
+//     flight with one index would lie at the same place of the buffer;
+//   - counting, see below;
+//   - wr_ids that cannot be in flight twice: rising in more posts in a row than
+//     the queue has room for;
+//   - silence: the CQ was found empty when nothing had been posted for longer
+//     than the transport may keep a work request.
+//
+// Counting. Let s be the signalled work requests that were in flight when we
+// began to look; n(t) the signalled ones posted since, c(t) the completions
+// seen since. A completion cannot come before its post, so s >= c(t) - n(t) at
+// all times; this is the lower bound. The queue has room for max_send_wr, so
+// if s were greater than what makes all that is not yet retired fit in, a post
+// would have failed; this is the upper bound. Where they meet, s is known. The
+// queue always holds what is pending if s is the upper bound: what it drops is
+// completed for certain, and when the bounds meet it holds the truth.
+
+// proof says how a queue's place was proven.
+type proof uint8
+
+const (
+	unproven proof = iota
+	provenEmpty
+	provenWQE
+	provenCount
+	provenWRID
+	provenSilence
+	numProofs
+)
+
+const (
+	sigAllUnknown = 2
+	noBound       = -1
+	// silence is how long a work request may be in flight where the timeout of
+	// the queue pair is not known.
+	silence = 2_000_000_000
+	// wrIDRun is the room of a queue of unknown size: mlx5 allows 32768 WQEs.
+	wrIDRun = 32768
+	// unprovenMost bounds what a queue holds that has no proof in sight,
+	// pendingMost what any queue holds.
+	unprovenMost = 4096
+	pendingMost  = 1 << 17
+)
+
+// anchor is the state of proving a queue's place.
+type anchor struct {
+	by      proof
+	since   uint64 // when we began to look
+	lossEnd uint64 // until then records were being lost; 0: none were
+
+	posts, completions int64 // of signalled work requests, since then
+	lower, upper       int64 // bounds of s; upper may be noBound
+	rising             int64 // posts in a row with rising wr_ids
+	unflagged          int64 // posts in a row without IBV_SEND_SIGNALED
+	flagged            bool  // one with it was seen
+	latestWRID         uint64
+	latestReap         uint64
+}
+
+func (q *workQueue) proven() bool { return q.anchor.by != unproven }
+
+// prove anchors the queue: what it holds now is what is in flight.
+func (q *workQueue) prove(by proof) {
+	q.anchor.by = by
+	for i := range q.len() {
+		q.at(i).is &^= isUnproven
+	}
+}
+
+// unprove starts to look for a proof at t. room is max_send_wr, 0: unknown.
+func (q *workQueue) unprove(t uint64, room uint32) {
+	q.anchor = anchor{since: t, upper: noBound, flagged: q.anchor.flagged}
+	if room > 0 && !q.receive && q.len() == 0 {
+		q.anchor.upper = int64(room)
+	}
+}
+
+// isLossy says that records of time t are missing.
+func (a *anchor) isLossy(t uint64) bool { return a.lossEnd != 0 && t <= a.lossEnd }
+
+// notePost counts a post that was just pushed to a queue without proof. One
+// whose neighbours may be missing says nothing about room.
+func (q *workQueue) notePost(p *pending, t uint64) {
+	a := &q.anchor
+	p.is |= isUnproven
+	if a.isLossy(t) {
+		p.is |= isBeforeLoss
+		a.upper = noBound
+		return
+	}
+	if p.is&isSignalled != 0 {
+		a.posts++
+	}
+	if p.wrID > a.latestWRID || a.rising == 0 {
+		a.rising++
+	} else {
+		a.rising = 1
+	}
+	a.latestWRID = p.wrID
+}
+
+// noteFlag watches which posts carry IBV_SEND_SIGNALED, for queues of which it
+// is unknown whether all are signalled. A program that sets it on some posts
+// and not on others would gain nothing by sq_sig_all.
+func (q *workQueue) noteFlag(flag bool) {
+	a := &q.anchor
+	if flag {
+		a.flagged, a.unflagged = true, 0
+	} else {
+		a.unflagged++
+	}
+	if q.sigAll == sigAllUnknown && a.flagged && a.unflagged > 0 {
+		q.sigAll = 0
+	}
+}
+
+// allSignalled takes note that every post of this queue is signalled.
+func (q *workQueue) allSignalled() {
+	q.sigAll = 1
+	for i := range q.len() {
+		if p := q.at(i); p.is&isSignalled == 0 {
+			p.is |= isSignalled
+			q.anchor.posts++
+		}
+	}
+}
+
+// settled says whether the bounds met.
+func (a *anchor) settled() bool { return a.upper != noBound && a.lower == a.upper }
+
+// overfull says that the queue would hold more than it has room for if s were
+// the upper bound. Ask after a post succeeded.
+func (q *workQueue) overfull(room uint32) bool {
+	a := &q.anchor
+	if a.upper == noBound || room == 0 || q.sigAll == sigAllUnknown {
+		return false
+	}
+	return int64(q.len())+max(0, a.upper-a.completions) > int64(room)
+}
+
+// noteCompletion counts a completion that proves nothing by itself. It reports
+// whether one of what the queue holds is completed for certain.
+func (q *workQueue) noteCompletion() bool {
+	a := &q.anchor
+	a.completions++
+	a.lower = max(a.lower, a.completions-a.posts)
+	if a.upper == noBound {
+		return false
+	}
+	if a.upper < a.lower {
+		a.upper = noBound
+		return false
+	}
+	return a.completions > a.upper
+}
+
+// uniqueWRIDs says that no two work requests in flight can have the same wr_id.
+func (a *anchor) uniqueWRIDs(room uint32) bool {
+	if room == 0 {
+		room = wrIDRun
+	}
+	return a.rising > int64(room)
+}
+
+// patience is how long the queue pair's transport may keep a work request
+// before it completes or fails, ns: InfiniBand allows a response timeout to be
+// four times its nominal 4.096 us * 2^timeout, once and retry_cnt times more.
+func (q *queuePair) patience() uint64 {
+	if q.timeout == 0 || q.timeout > 31 {
+		return silence
+	}
+	return max(silence, 4*4096<<q.timeout*(uint64(q.retryCount)+1))
+}

@@ -1,0 +1,291 @@
+package attribution
+
+import "math/bits"
+
+// deviceClock aligns the clock of a device, which stamps CQEs, to the host's.
+//
+// Nothing is known of it but causality: a CQE became visible after its post
+// (and after the last poll that found the CQ empty), and before the poll that
+// returned it. Each completion so bounds the host time of one device time from
+// below and from above. If the host's time is offset + rate * device time, the
+// bounds of many completions leave a band of lines: convert gives what the band
+// leaves open at one device time, and that width is part of the doubt.
+//
+// Per stretch of time (an epoch) only the two bounds that bind are kept. Pairs
+// of them, a lower one and a later upper one and the other way round, bound the
+// rate; the rate carries the offsets of the latest epochs to the present.
+// Bounds are facts, so one that lies outside the band means that the clock was
+// stepped, if it goes on like that, and a broken time stamp if not.
+type deviceClock struct {
+	started  bool
+	realTime bool
+	base     uint64 // device time that stamps are counted from
+	epochs   [clockEpochs]epoch
+	count    int // epochs ever closed
+	kept     int // of these, how many are still used
+	current  epoch
+	samples  int // in current
+	limit    int // samples after which current closes; doubles at first
+	rateLow  uint64
+	rateHigh uint64
+	outside  int // samples in a row outside the band
+	suspects [clockSuspects]clockSample
+	steps    int64
+	outliers int64
+	// What is known of the rate beside the epochs: of a clock that was
+	// stepped, its rate before.
+	priorLow, priorHigh uint64
+}
+
+const (
+	clockEpochs   = 64
+	clockUsed     = 8 // epochs that convert looks at
+	clockSuspects = 8
+	epochNS       = 1 << 25 // about 34 ms of host time
+	// Rates are ns per unit of the device's clock, times 2^32.
+	rateShift   = 32
+	slowestRate = 1000 << rateShift // 1 MHz
+	fastestRate = 1 << rateShift / 10
+	// A real-time clock is disciplined, but may run off by a part in 2^10.
+	realTimeSlack = 1 << rateShift >> 10
+	// wander: clocks change their rate by less than 2^-20, about 1 ppm, within
+	// the seconds that are looked at.
+	wander = 20
+	// stepSlack: when it steps a clock, a daemon changes its rate by less than
+	// 2^-11, which is the most that Linux allows it (500 ppm).
+	stepSlack = 11
+)
+
+// clockSample says that device time at lies between low and high of host time.
+type clockSample struct {
+	at        int64 // since base
+	low, high uint64
+}
+
+// epoch holds the lower and the upper bound that bind.
+type epoch struct {
+	low, high clockBound
+	begin     uint64 // host time of its first sample
+}
+
+// clockBound says that host time t is before, or after, device time at.
+type clockBound struct {
+	at int64
+	t  uint64
+}
+
+// decode gives ns of a real-time stamp, seconds<<32 | nanoseconds, and a
+// free-running one as it is. Only a real-time clock has 10^9 in its upper half:
+// a cycle counter of 1 GHz would need 136 years.
+func (d *deviceClock) decode(stamp uint64) (units uint64, ok bool) {
+	if !d.realTime {
+		return stamp, true
+	}
+	ns := stamp & (1<<32 - 1)
+	return stamp>>32*1_000_000_000 + ns, ns < 1_000_000_000
+}
+
+func (d *deviceClock) start(stamp uint64) {
+	d.started = true
+	d.realTime = stamp>>32 >= 1_000_000_000 && stamp&(1<<32-1) < 1_000_000_000
+	d.base, _ = d.decode(stamp)
+	d.limit = 1
+	d.forgetRate()
+	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+}
+
+func (d *deviceClock) forgetRate() {
+	d.priorLow, d.priorHigh = fastestRate, slowestRate
+	if d.realTime {
+		d.priorLow, d.priorHigh = 1<<rateShift-realTimeSlack, 1<<rateShift+realTimeSlack
+	}
+}
+
+// sample gives a stamp relative to base; ok is false if it cannot be one.
+func (d *deviceClock) sample(stamp uint64) (at int64, ok bool) {
+	units, ok := d.decode(stamp)
+	at = int64(units - d.base)
+	return at, ok && at > -1<<50 && at < 1<<50
+}
+
+// observe takes that a CQE with this stamp became visible between low and high.
+func (d *deviceClock) observe(stamp, low, high uint64) {
+	if !d.started {
+		d.start(stamp)
+	}
+	at, ok := d.sample(stamp)
+	if !ok || low > high {
+		d.outliers++
+		return
+	}
+	s := clockSample{at, low, high}
+	if from, to, ok := d.band(at); ok && (high < from || low > to) {
+		d.suspects[d.outside] = s
+		if d.outside++; d.outside == clockSuspects {
+			d.restart()
+		}
+		return
+	}
+	d.outliers += int64(d.outside)
+	d.outside = 0
+	d.add(s)
+}
+
+// restart after a step: the offset is that of the samples outside the band,
+// the rate about what it was.
+func (d *deviceClock) restart() {
+	d.steps++
+	d.kept, d.samples, d.outside = 0, 0, 0
+	d.limit = 1
+	d.priorLow = max(d.priorLow, d.rateLow-d.rateLow>>stepSlack)
+	d.priorHigh = min(d.priorHigh, d.rateHigh+d.rateHigh>>stepSlack)
+	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+	for _, s := range d.suspects {
+		d.add(s)
+	}
+}
+
+func (d *deviceClock) add(s clockSample) {
+	c := &d.current
+	low, high := clockBound{s.at, s.low}, clockBound{s.at, s.high}
+	if d.samples == 0 {
+		*c = epoch{low, high, s.high}
+	} else {
+		rate := middle(d.rateLow, d.rateHigh)
+		if int64(low.t-c.low.t) > scale(low.at-c.low.at, rate) {
+			c.low = low
+		}
+		if int64(high.t-c.high.t) < scale(high.at-c.high.at, rate) {
+			c.high = high
+		}
+	}
+	d.samples++
+	if d.samples >= d.limit || s.high-min(s.high, c.begin) >= epochNS {
+		d.close()
+	}
+}
+
+// close the current epoch and see what it says about the rate.
+func (d *deviceClock) close() {
+	d.epochs[d.count%clockEpochs] = d.current
+	d.count++
+	d.kept = min(d.kept+1, clockEpochs)
+	d.samples = 0
+	if d.limit < 1<<20 {
+		d.limit *= 2
+	}
+	for !d.boundRate() && d.kept > 2 {
+		d.kept /= 2 // the rate has changed
+		d.forgetRate()
+	}
+}
+
+// epoch gives the i-th latest closed one.
+func (d *deviceClock) epoch(i int) *epoch {
+	return &d.epochs[(d.count-1-i)%clockEpochs]
+}
+
+// boundRate bounds the rate by all pairs of epochs; false if they contradict
+// each other.
+func (d *deviceClock) boundRate() bool {
+	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+	for i := range d.kept {
+		for j := i + 1; j < d.kept; j++ {
+			d.boundBy(d.epoch(j), d.epoch(i))
+		}
+	}
+	if d.rateLow > d.rateHigh {
+		d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+		return false
+	}
+	d.rateLow -= d.rateLow >> wander
+	d.rateHigh += d.rateHigh >> wander
+	return true
+}
+
+// boundBy uses an earlier and a later epoch: the line passes above a lower
+// bound and below an upper one.
+func (d *deviceClock) boundBy(a, b *epoch) {
+	if units := b.low.at - a.high.at; units > 0 && b.low.t > a.high.t {
+		d.rateLow = max(d.rateLow, ratio(b.low.t-a.high.t, uint64(units)))
+	}
+	if units := b.high.at - a.low.at; units > 0 && b.high.t > a.low.t {
+		d.rateHigh = min(d.rateHigh, ratio(b.high.t-a.low.t, uint64(units))+1)
+	}
+}
+
+// ratio is ns/units as a rate.
+func ratio(ns, units uint64) uint64 {
+	high, low := bits.Mul64(ns, 1<<rateShift)
+	if high >= units {
+		return slowestRate
+	}
+	quotient, _ := bits.Div64(high, low, units)
+	return quotient
+}
+
+// scale is units at a rate, in ns, rounded down.
+func scale(units int64, rate uint64) int64 {
+	magnitude := uint64(units)
+	if units < 0 {
+		magnitude = -magnitude
+	}
+	high, low := bits.Mul64(magnitude, rate)
+	if high>>(rateShift-2) != 0 {
+		high = 1<<(rateShift-2) - 1 // out of any range that matters
+	}
+	ns := int64(high<<(64-rateShift) | low>>rateShift)
+	if units < 0 {
+		return -ns - 1
+	}
+	return ns
+}
+
+// convert gives the range of host times of a stamp; ok is false as long as
+// nothing is known, and for a stamp that is broken.
+func (d *deviceClock) convert(stamp uint64) (low, high uint64, ok bool) {
+	if !d.started {
+		return 0, 0, false
+	}
+	at, ok := d.sample(stamp)
+	if !ok {
+		return 0, 0, false
+	}
+	return d.band(at)
+}
+
+// band gives what the bounds leave open at a device time. Bounds that
+// contradict each other by little leave the range between them.
+func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
+	if d.kept == 0 {
+		return 0, 0, false
+	}
+	from, to := int64(0), int64(maxTime)
+	if d.samples > 0 {
+		from, to = d.current.bound(at, d.rateLow, d.rateHigh)
+	}
+	for i := range min(d.kept, clockUsed) {
+		f, t := d.epoch(i).bound(at, d.rateLow, d.rateHigh)
+		from, to = max(from, f), min(to, t)
+	}
+	if from > to {
+		from, to = to, from
+	}
+	return uint64(max(from, 0)), uint64(max(to, 0)), true
+}
+
+// bound gives the range that an epoch's bounds leave for a device time.
+func (e *epoch) bound(at int64, rateLow, rateHigh uint64) (from, to int64) {
+	after, before := at-e.low.at, at-e.high.at
+	if after >= 0 {
+		from = int64(e.low.t) + scale(after, rateLow)
+	} else {
+		from = int64(e.low.t) + scale(after, rateHigh)
+	}
+	if before >= 0 {
+		to = int64(e.high.t) + scale(before, rateHigh) + 1
+	} else {
+		to = int64(e.high.t) + scale(before, rateLow) + 1
+	}
+	return from, to
+}

@@ -1,0 +1,101 @@
+package attribution
+
+// promptNS: a thread that reaps within this time on the CPU since done was
+// polling, even where empty polls are not observed.
+const promptNS = 2000
+
+// demandOf says whether anybody was seen to need m's completion.
+//
+// waited: receives; a thread slept on the CQ at done; it had been looked for,
+// which an empty poll since the post shows; or it was reaped as soon as its
+// thread had the CPU. dependent: the send queue was full. That it had run dry
+// and this reap led to the next post is seen later, see hand.
+func (e *Engine) demandOf(m *measured, q *workQueue, c *verbRecord) Demand {
+	var onCPU uint64
+	for i := range m.segments {
+		s := &m.segments[i]
+		if s.begin < m.done {
+			continue
+		}
+		switch s.cause {
+		case Delivery, Handler, Handoff:
+			return Waited
+		case LatePoll, Reap, Probe:
+			onCPU += s.length()
+		case OwnSleep:
+			onCPU = never / 2
+		}
+	}
+	switch {
+	case m.receive, m.lookedFor(c), !m.uncertain && onCPU <= promptNS && m.done >= m.postEnd:
+		return Waited
+	case q != nil && (q.blocked || m.qp.maxSendWR > 0 && q.inFlight >= int32(m.qp.maxSendWR)):
+		return Dependent
+	}
+	return Unproven
+}
+
+// lookedFor says that a poll found the CQ empty after the post.
+func (m *measured) lookedFor(c *verbRecord) bool {
+	return c.emptySeen() && c.LastEmpty >= m.postEnd
+}
+
+// heldWR is a measured WR whose demand the queue pair's next post will tell.
+type heldWR struct {
+	m       measured
+	waiting bool
+}
+
+// followUp: a thread that posts within this time after a reap that left the
+// queue empty, without having slept, had waited for it.
+const followUp = 20_000
+
+// hand gives m to the sink. If nobody was seen to need it, but it leaves the
+// queue empty, its reap may lead to the next post: it is held until then.
+func (e *Engine) hand(m *measured, q *workQueue) {
+	h := m.qp.held
+	e.letGo(m.qp, 0, 0)
+	if q == nil || m.receive || m.demand != Unproven || q.len() > int(m.retired)+1 {
+		e.out.add(m)
+		return
+	}
+	if h == nil {
+		h = new(heldWR)
+		m.qp.held = h
+	}
+	segments := append(h.m.segments[:0], m.segments...)
+	h.m = *m
+	h.m.segments = segments
+	h.waiting = true
+}
+
+// letGo hands on what is held of a queue pair, on which tid now posts at t.
+func (e *Engine) letGo(qp *queuePair, tid uint32, t uint64) {
+	h := qp.held
+	if h == nil || !h.waiting {
+		return
+	}
+	h.waiting = false
+	if h.m.reapTID == tid && t >= h.m.reap && t-h.m.reap <= followUp && !e.threads.sleptSince(tid, h.m.reap) {
+		h.m.demand = Dependent
+	}
+	e.out.add(&h.m)
+}
+
+// sleptSince says whether a thread slept after t.
+func (tl *timelines) sleptSince(tid uint32, t uint64) bool {
+	th := tl.known(tid)
+	if th == nil {
+		return false
+	}
+	for seq := th.spans.next; seq > th.spans.first; seq-- {
+		s := th.spans.at(seq - 1)
+		if s.begin < t {
+			break
+		}
+		if s.state == stateAsleep {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package attribution
+
+import "github.com/rdmatrace/rdmatrace/event"
+
+// locate finds out when m was done, and between which times it was for certain.
+//
+// It was not before its post, not before the latest poll that found the CQ
+// empty, and not before what the same thread reaped from that CQ earlier: CQEs
+// become visible in order. It was not after its reap. Inside these bounds the
+// best of the following is taken: the time stamp in the CQE; the interrupt or
+// the wakeup that ended a sleep on the CQ; what was typical in cases with
+// narrow bounds.
+func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
+	low, high := m.postBegin, m.reap
+	m.doneSource = DoneBounded
+	if c.emptySeen() && c.LastEmpty > low {
+		low = c.LastEmpty
+		m.doneSource = DoneBracket
+	}
+	m.doneLow, m.doneHigh = low, high
+	if cq.latestTID == c.tid {
+		m.doneLow = max(low, min(cq.doneLow, high))
+	}
+	switch {
+	case e.stamped(m, c, low):
+	case e.interruptedSleep(m, c, cq):
+	default:
+		e.expect(m, c)
+	}
+	cq.doneLow = max(cq.doneLow, m.doneLow)
+}
+
+// emptySeen says that LastEmpty of a completion is known.
+func (c *verbRecord) emptySeen() bool {
+	return c.flags&event.CompletionNoEmpty == 0 && c.LastEmpty != 0 && c.LastEmpty <= c.time
+}
+
+// stamped uses the time stamp in the CQE. low is the bound that does not rest
+// on time stamps itself.
+func (e *Engine) stamped(m *measured, c *verbRecord, low uint64) bool {
+	if c.flags&event.CompletionHWTime == 0 || c.Status != 0 {
+		return false
+	}
+	clock := e.clockOf(m.qp)
+	from, to, ok := clock.convert(c.HWTime)
+	clock.observe(c.HWTime, low, m.doneHigh)
+	if !ok || from > m.doneHigh || to < m.doneLow {
+		return false
+	}
+	sharper := to-from <= m.doneHigh-m.doneLow || to-from <= doubtNS
+	m.doneLow, m.doneHigh = max(from, m.doneLow), min(to, m.doneHigh)
+	if !sharper {
+		return false
+	}
+	m.done = middle(m.doneLow, m.doneHigh)
+	m.doneSource = DoneCQE
+	e.learn(m)
+	return true
+}
+
+func middle(a, b uint64) uint64 { return a + (b-a)/2 }
+
+// interruptedSleep uses that the reaping thread, or a dispatcher that woke it,
+// slept on the CQ and was woken since the last bound: done is taken to be the
+// entry of the handler, or the wakeup where it came from a task. What passes
+// between the CQE and the handler (moderation, an idle CPU's exit) is not seen.
+// Where that is usual it looks like wire; where it is more than usual for this
+// kind of work request, the surplus is doubt.
+//
+// Only the first completion after the wakeup caused it.
+func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueue) bool {
+	th := e.threads.known(c.tid)
+	if th == nil || th.spans.len() < 2 {
+		return false
+	}
+	e.walker.cq = cq
+	up, ok := e.walker.lastWake(th, m.doneLow, m.reap, 0)
+	if !ok || up == nil || cq.latestReap >= up.time {
+		return false
+	}
+	at := up.time
+	if up.interrupt != event.InterruptNone {
+		at = up.interruptBegin
+	}
+	at = min(max(at, m.doneLow), m.doneHigh)
+	usual := e.flights.of(m, flightInterrupt)
+	_, most, known := usual.usual(rareWakeup)
+	m.doneSource = DoneInterrupt
+	m.done = at
+	m.doneHigh = at
+	if known {
+		m.doneLow = max(m.doneLow, min(at, m.postBegin+most))
+	} else {
+		m.doneLow = at
+	}
+	usual.learn(at - m.postBegin)
+	return true
+}
+
+// expect uses what is typical, if narrow bounds or time stamps taught it.
+func (e *Engine) expect(m *measured, c *verbRecord) {
+	if width := m.doneHigh - m.doneLow; !isDoubtful(width, m.reap-m.postBegin) {
+		// The poll that found it empty and the one that found it look at the
+		// CQE equally late after their entries.
+		high := m.doneHigh
+		if c.Begin > m.doneLow && c.Begin < high {
+			high = middle(c.Begin, high)
+		}
+		m.done = middle(m.doneLow, high)
+		if m.doneSource == DoneBracket {
+			e.learn(m)
+		}
+		return
+	}
+	least, most, known := e.flights.of(m, flightSeen).usual(rareFlight)
+	if !known {
+		m.done = middle(m.doneLow, m.doneHigh)
+		return
+	}
+	m.doneLow = max(m.doneLow, min(m.postBegin+least, m.doneHigh))
+	if m.postBegin+most >= m.doneLow {
+		m.doneHigh = min(m.doneHigh, m.postBegin+most)
+	}
+	m.done = middle(m.doneLow, m.doneHigh)
+}
+
+// learn how long this kind of work request is in flight.
+func (e *Engine) learn(m *measured) {
+	if m.receive || isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin) {
+		return
+	}
+	e.flights.of(m, flightSeen).learn(m.done - m.postBegin)
+}

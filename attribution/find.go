@@ -1,0 +1,217 @@
+package attribution
+
+import "github.com/rdmatrace/rdmatrace/event"
+
+// find gives the place of the WR that a completion belongs to, -1 if it cannot
+// be told, and the proof that it gave of the queue's place.
+func (e *Engine) find(qp *queuePair, q *workQueue, c *verbRecord) (int, proof) {
+	if i, known := q.byWQE(c); known {
+		if i >= 0 {
+			q.signalledAt(i)
+			return i, provenWQE
+		}
+		if q.proven() {
+			e.met.strayCompletions++ // its post was not seen
+		}
+		return -1, unproven
+	}
+	if q.shared {
+		return e.findShared(q, c), unproven
+	}
+	if !q.proven() {
+		if q.receive {
+			return -1, unproven
+		}
+		if q.anchor.uniqueWRIDs(qp.maxSendWR) && !q.anchor.isLossy(c.time) {
+			if i := q.byWRID(0, c.WRID); i >= 0 {
+				return i, provenWRID
+			}
+		}
+		if !e.counted(qp, q, c) {
+			return -1, unproven
+		}
+	}
+	return e.findInOrder(qp, q, c), unproven
+}
+
+// findInOrder takes the oldest signalled WR, and doubts it if anything speaks
+// against it.
+func (e *Engine) findInOrder(qp *queuePair, q *workQueue, c *verbRecord) int {
+	i := q.firstSignalled()
+	if i < 0 && q.sigAll == sigAllUnknown && q.len() > 0 {
+		q.allSignalled()
+		i = 0
+	}
+	switch {
+	case i < 0:
+		e.met.strayCompletions++
+		if !isUnseen(0, c) {
+			e.lose(qp, q, c.time) // a post was not seen: who knows which
+		}
+		return -1
+	case isUnseen(q.at(i).opcode, c) && !q.receive:
+		e.met.strayCompletions++
+		return -1
+	case q.at(i).is&isRacing != 0:
+		return q.resolveRace(i, c.WRID)
+	case q.at(i).wrID == c.WRID:
+		return i
+	}
+	// Receives may complete out of order (MLX5DV_QP_CREATE_OOO_DP); of sends,
+	// a completion was not seen, or a post.
+	j := q.byWRID(i+1, c.WRID)
+	switch {
+	case j < 0:
+		e.met.strayCompletions++
+	case !q.receive && q.byWRID(j+1, c.WRID) >= 0:
+		e.lose(qp, q, c.time)
+		return -1
+	case !q.receive:
+		e.met.missedCompletions++
+	}
+	return j
+}
+
+// isUnseen says that a completion belongs to a post that no probe sees:
+// ibv_bind_mw and the memory operations of a provider post by themselves. Else
+// the opcode proves nothing: providers are known to report wrong ones.
+func isUnseen(posted uint8, c *verbRecord) bool {
+	switch c.Opcode {
+	case wcBindMW:
+		return posted != opBindMW
+	case wcLocalInv:
+		return posted != opLocalInv
+	case wcDriver1:
+		return posted != opDriver1
+	}
+	return false
+}
+
+// firstSignalled gives the oldest WR that a completion can belong to, or -1.
+func (q *workQueue) firstSignalled() int {
+	for i := range q.len() {
+		if q.at(i).is&(isSignalled|isTaken) == isSignalled {
+			return i
+		}
+	}
+	return -1
+}
+
+// byWRID gives the first signalled WR from place i on with a wr_id, or -1.
+func (q *workQueue) byWRID(i int, wrID uint64) int {
+	for ; i < q.len(); i++ {
+		if p := q.at(i); p.wrID == wrID && p.is&(isSignalled|isTaken|isBlind) == isSignalled {
+			return i
+		}
+	}
+	return -1
+}
+
+// byWQE looks for the WR whose WQE index the completion carries. known says
+// that the indices decide: then -1 means that no post of this completion was
+// seen. Where only the first WR of a list has its index, one without lies
+// between those that have.
+func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
+	if c.flags&event.CompletionWQEValid == 0 {
+		return -1, false
+	}
+	ordered := !q.receive // receive indices are those of a free list
+	before, candidates, candidate := false, 0, -1
+	for i := range q.len() {
+		p := q.at(i)
+		if p.is&isTaken != 0 {
+			continue
+		}
+		if p.is&isWQEValid == 0 {
+			if p.is&isSignalled != 0 {
+				candidates, candidate = candidates+1, i
+			}
+			continue
+		}
+		known = true
+		distance := int16(c.WQE - p.wqe)
+		if distance == 0 {
+			return i, true
+		}
+		if ordered && distance < 0 {
+			break
+		}
+		if ordered {
+			before, candidates = true, 0
+		}
+	}
+	switch {
+	case candidates == 0:
+		return -1, known
+	case candidates == 1 && before:
+		return candidate, true
+	}
+	return -1, false
+}
+
+// signalledAt takes note that the i-th WR has a completion of its own.
+func (q *workQueue) signalledAt(i int) {
+	if q.at(i).is&isSignalled == 0 {
+		if q.sigAll == sigAllUnknown {
+			q.allSignalled()
+		}
+		q.at(i).is |= isSignalled
+	}
+}
+
+// resolveRace picks among WRs of several threads whose order is not certain
+// the one with the completion's wr_id, and puts it and what its thread posted
+// before it in front. If wr_ids do not tell, the completion takes its place in
+// the count but is not believed.
+func (q *workQueue) resolveRace(i int, wrID uint64) int {
+	found := -1
+	for j := i; j < q.len() && q.at(j).is&isRacing != 0; j++ {
+		p := q.at(j)
+		if p.wrID != wrID || p.is&isSignalled == 0 {
+			continue
+		}
+		if found < 0 {
+			found = j
+		} else if p.tid != q.at(found).tid {
+			q.at(i).is |= isAmbiguous
+			return i
+		}
+	}
+	if found < 0 {
+		q.at(i).is |= isAmbiguous
+		return i
+	}
+	tid, front := q.at(found).tid, 0
+	for j := 0; j <= found; j++ {
+		if q.at(j).tid != tid {
+			continue
+		}
+		for k := j; k > front; k-- {
+			*q.at(k), *q.at(k - 1) = *q.at(k - 1), *q.at(k)
+		}
+		front++
+	}
+	return front - 1
+}
+
+// trim drops the places of WRs that were taken out of order.
+func (q *workQueue) trim() {
+	for q.len() > 0 && q.at(0).is&isTaken != 0 {
+		q.drop(1)
+	}
+}
+
+// findShared looks for a receive in an SRQ by its wr_id. Where the program uses
+// one wr_id for several, which of them it was cannot be told.
+func (e *Engine) findShared(q *workQueue, c *verbRecord) int {
+	n := q.ids[c.WRID]
+	if n == 0 {
+		return -1 // posted before we looked
+	}
+	i := q.byWRID(0, c.WRID)
+	if i >= 0 && (n > 1 || q.repeats) {
+		q.repeats = true
+		q.at(i).is |= isAmbiguous
+	}
+	return i
+}

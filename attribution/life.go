@@ -1,0 +1,228 @@
+package attribution
+
+import (
+	"fmt"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// States of enum ibv_qp_state.
+const (
+	qpReset = iota
+	qpInit
+	qpRTR
+)
+
+// queuePairEvent follows the life of a queue pair.
+func (e *Engine) queuePairEvent(r *rareRecord) {
+	what, a := r.object.Event, r.object.QP
+	qp := e.objects.queuePair(r.pid, a.Addr)
+	if qp != nil && (qp.num != a.Num && a.Num != 0 || what == event.ObjectCreated) {
+		e.retire(qp, r.time)
+		qp = nil
+	}
+	if what == event.ObjectDestroyed {
+		if qp != nil {
+			e.retire(qp, r.time)
+		}
+		return
+	}
+	if qp == nil {
+		qp = e.objects.add(r.pid, a.Addr, a.Num)
+		qp.learn(what, a)
+		e.unprove(qp, r.time)
+	} else {
+		qp.learn(what, a)
+	}
+	if name, ok := e.objects.contexts[objectKey{r.pid, qp.context}]; ok {
+		qp.device = name
+	}
+	e.proveByState(qp, what, a, r.time)
+}
+
+// proveByState anchors queues in states in which they are empty.
+func (e *Engine) proveByState(qp *queuePair, what event.ObjectEvent, a *event.QP, t uint64) {
+	if what == event.ObjectModified && a.AttrMask&attrState == 0 {
+		return
+	}
+	if what == event.ObjectCreated || a.State == qpReset {
+		e.empty(qp, &qp.sendQueue, t)
+		e.empty(qp, &qp.recvQueue, t)
+		qp.failed = false
+		return
+	}
+	if a.State == qpInit || a.State == qpRTR {
+		e.empty(qp, &qp.sendQueue, t)
+	}
+}
+
+// empty says that a queue holds nothing: what was pending has no completion any
+// more (mlx5 removes its CQEs).
+func (e *Engine) empty(qp *queuePair, q *workQueue, t uint64) {
+	e.closeQueue(qp, q, e.atItsEnd(qp))
+	if q.proven() || q.anchor.isLossy(t) {
+		return
+	}
+	q.prove(provenEmpty)
+}
+
+// atItsEnd is how what is pending is booked when its queue pair ends.
+func (e *Engine) atItsEnd(qp *queuePair) settlement {
+	if qp.failed {
+		return settledFlushed
+	}
+	return settledOutstanding
+}
+
+// retire ends a queue pair.
+func (e *Engine) retire(qp *queuePair, t uint64) {
+	e.closeQueue(qp, &qp.sendQueue, e.atItsEnd(qp))
+	e.closeQueue(qp, &qp.recvQueue, e.atItsEnd(qp))
+	e.letGo(qp, 0, 0)
+	e.objects.remove(qp)
+	e.flights.forget(qp)
+	qp.held = nil
+	qp.sendQueue.buf, qp.recvQueue.buf = nil, nil
+	qp.sendQueue.head, qp.sendQueue.tail = 0, 0
+	qp.recvQueue.head, qp.recvQueue.tail = 0, 0
+}
+
+func (e *Engine) completionQueueEvent(r *rareRecord) {
+	a := r.object.CQ
+	k := objectKey{r.pid, a.Addr}
+	if r.object.Event == event.ObjectDestroyed || r.object.Event == event.ObjectCreated {
+		delete(e.objects.cqs, k)
+		e.objects.latestCQ = nil
+	}
+	if r.object.Event != event.ObjectDestroyed {
+		e.objects.cq(r.pid, a.Addr).fd = a.ChannelFD
+	}
+}
+
+func (e *Engine) contextEvent(r *rareRecord) {
+	a := r.object.Context
+	k := objectKey{r.pid, a.Addr}
+	if r.object.Event == event.ObjectDestroyed {
+		delete(e.objects.contexts, k)
+		return
+	}
+	e.objects.contexts[k] = a.Device
+	for _, qp := range e.objects.all {
+		if !qp.gone && qp.pid == r.pid && qp.context == a.Addr {
+			qp.device = a.Device
+		}
+	}
+}
+
+func (e *Engine) taskEvent(r *rareRecord) {
+	if r.object.Task.Event == event.TaskExec {
+		// The process's memory was replaced: its queue pairs are gone.
+		for _, qp := range e.objects.all {
+			if !qp.gone && qp.pid == r.pid {
+				e.retire(qp, r.time)
+			}
+		}
+		return
+	}
+	if th := e.threads.known(r.tid); th != nil && r.object.Task.Event == event.TaskStarted {
+		e.abandon(th) // the number of a thread that ended inside a call
+	}
+	e.threads.task(r)
+}
+
+// lossEvent takes that records are missing from r.time to r.lossEnd.
+func (e *Engine) lossEvent(r *rareRecord) {
+	of := r.lossOf
+	if int(of) >= len(e.met.dropped) {
+		of = 0
+	}
+	e.met.dropped[of] += r.lossCount
+	switch of {
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindQP:
+		e.loseAll(r.lossEnd)
+	case event.KindSwitch, event.KindWaking, event.KindTask:
+		e.threads.lost(r.time, r.lossEnd)
+	case 0:
+		e.loseAll(r.lossEnd)
+		e.threads.lost(r.time, r.lossEnd)
+	}
+	if of == event.KindWR {
+		b := &e.ledger.books[side(false)]
+		b.Posted += int64(r.lossCount)
+		b.Lost += int64(r.lossCount)
+	}
+}
+
+// late takes an event that comes after the watermark: what it says is lost,
+// but for facts that do not depend on when they were learnt.
+func (e *Engine) late(ev *event.Event) {
+	e.met.late[rooms[ev.Kind]]++
+	r := rareRecord{
+		stamp:  stamp{max(ev.Time, e.now), ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind},
+		object: ev.Object,
+	}
+	switch ev.Kind {
+	case event.KindWR, event.KindPostEnd, event.KindCompletion:
+		e.loseOf(ev)
+	case event.KindSwitch, event.KindWaking:
+		e.threads.lost(ev.Time, e.now)
+	case event.KindQP:
+		if ev.Object.Event == event.ObjectFound && e.objects.queuePair(ev.PID, ev.Object.QP.Addr) == nil ||
+			ev.Object.Event == event.ObjectModified {
+			e.queuePairEvent(&r)
+		}
+	case event.KindCQ:
+		if ev.Object.Event == event.ObjectFound {
+			e.completionQueueEvent(&r)
+		}
+	case event.KindDeviceContext:
+		e.contextEvent(&r)
+	case event.KindLoss:
+		r.lossEnd, r.lossCount, r.lossOf = ev.Time, ev.Loss.Count, ev.Loss.Of
+		r.time = min(ev.Loss.Begin, ev.Time)
+		e.lossEvent(&r)
+	}
+}
+
+// loseOf un-anchors the queues that a late post or completion belongs to.
+func (e *Engine) loseOf(ev *event.Event) {
+	v := &ev.Verb
+	if ev.Kind == event.KindCompletion {
+		cq := e.objects.cq(ev.PID, v.CQ)
+		if qp := e.objects.completed(ev.PID, v.QPNum, cq); qp != nil {
+			e.lose(qp, &qp.sendQueue, e.now)
+			e.lose(qp, &qp.recvQueue, e.now)
+		}
+		return
+	}
+	r := verbRecord{stamp{ev.Time, ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind}, *v}
+	if ev.Kind == event.KindPostEnd {
+		if th := e.threads.known(ev.TID); th != nil && th.call.open && th.call.number == v.Call {
+			e.abandon(th)
+		}
+		return
+	}
+	if r.flags&event.WRSRQ == 0 && e.objects.queuePair(r.pid, r.QP) == nil {
+		return
+	}
+	qp, q := e.queueOf(&r)
+	b := &e.ledger.books[side(q.receive)]
+	b.Posted++
+	b.Lost++
+	e.lose(qp, q, e.now)
+}
+
+// clockOf gives the clock of a queue pair's device.
+func (e *Engine) clockOf(qp *queuePair) *deviceClock {
+	if qp.clock == nil {
+		name := qp.device
+		if name == "" {
+			name = fmt.Sprintf("context 0x%x of %d", qp.context, qp.pid)
+		}
+		if e.clocks[name] == nil {
+			e.clocks[name] = new(deviceClock)
+		}
+		qp.clock = e.clocks[name]
+	}
+	return qp.clock
+}

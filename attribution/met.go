@@ -1,0 +1,74 @@
+package attribution
+
+import (
+	"fmt"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// met counts what the engine came across that it could not use, or that its
+// findings suffer from.
+type met struct {
+	late              [roomRare + 1]int64 // events later than the watermark, by room
+	broken            int64               // events that contradict themselves
+	strayReturns      int64               // returns of posting calls whose entry was not seen
+	missedReturns     int64               // posting calls whose return was not seen
+	strayCompletions  int64               // completions whose post was not seen
+	missedCompletions int64               // WRs passed over by a later completion
+	unreadable        int64               // completions that could not be read
+	unanchored        int64               // times a queue lost its place
+	overgrown         int64               // times a queue was cut for its length
+	dropped           [event.Kinds]uint64 // records, by kind; 0: of unknown kind
+	narrowed          int64               // times the watermark was narrowed
+	repaired          int64               // threads seen where their timeline did not have them
+	unknown           int64               // ns of thread time asked about and not known
+	clockSteps        int64
+	clockOutliers     int64
+}
+
+var kindNames = [event.Kinds]string{
+	0:                       "(any)",
+	event.KindWR:            "post",
+	event.KindPostEnd:       "return of post",
+	event.KindCompletion:    "completion",
+	event.KindArm:           "arm",
+	event.KindSwitch:        "switch",
+	event.KindWaking:        "waking",
+	event.KindInterrupt:     "interrupt",
+	event.KindQP:            "queue pair",
+	event.KindCQ:            "completion queue",
+	event.KindDeviceContext: "device context",
+	event.KindTask:          "task",
+	event.KindLoss:          "loss",
+}
+
+// doubts tells the reader, worst first.
+func (m *met) doubts() (doubts []string) {
+	say := func(n int64, format string) {
+		if n > 0 {
+			doubts = append(doubts, fmt.Sprintf(format, n))
+		}
+	}
+	for kind, n := range m.dropped {
+		if n > 0 {
+			doubts = append(doubts, fmt.Sprintf("%d %s records were dropped: what they concern is lost or undecided", n, kindNames[kind]))
+		}
+	}
+	say(m.late[roomVerb], "%d posts or completions came too late to be ordered and were left out")
+	say(m.late[roomSched]+m.late[roomInterrupt], "%d records of the scheduler or of interrupts came too late to be ordered and were left out")
+	say(m.late[roomRare], "%d records of objects, tasks or losses came too late to be ordered and were left out")
+	say(m.broken, "%d records contradict themselves and were left out")
+	say(m.unreadable, "%d completions could not be read")
+	say(m.unanchored, "%d times a queue lost its place: its work requests are excluded until it is proven again")
+	say(m.missedCompletions, "%d times a completion was missing before a later one of its queue")
+	say(m.missedReturns, "%d posting calls were not seen to return: their work requests are lost")
+	say(m.strayReturns, "%d returns of posting calls had no entry (calls in progress at the beginning)")
+	say(m.strayCompletions, "%d completions had no post that was seen")
+	say(m.overgrown, "%d times a queue was cut because its completions are not seen")
+	say(m.narrowed, "%d times more events were held back than fit: late ones may have been refused")
+	say(m.repaired, "%d times a thread was seen running while the records of the scheduler had it elsewhere")
+	say(m.unknown, "%d ns of threads' time lie before what is known of them")
+	say(m.clockSteps, "%d steps of a device's clock")
+	say(m.clockOutliers, "%d time stamps of CQEs outside what causality allows")
+	return doubts
+}

@@ -1,0 +1,276 @@
+package attribution
+
+import (
+	"slices"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+const (
+	// bucketShift: events are sorted in buckets of about a millisecond.
+	bucketShift = 20
+	// maxHeld bounds the memory of events held back, at about 150 bytes each:
+	// beyond it the watermark is narrower than was asked for.
+	maxHeld = 400_000
+	// maxTime is 146 years after boot: a later time stamp is damage.
+	maxTime = 1 << 62
+)
+
+// orderer puts events into the order of their times: it holds each back until
+// an event arrives that is later by the watermark. What is later still than
+// that is refused. Rings of several CPUs are drained one after the other, and
+// even one ring is not in order (an NMI interrupts a reserve).
+type orderer struct {
+	out       recordHandler
+	watermark uint64
+	newest    uint64   // the largest time seen
+	frontier  uint64   // number of the first bucket not yet handed out
+	buckets   []bucket // a ring, indexed by bucket number
+	held      int
+	narrowed  int64 // buckets handed out before their time, for maxHeld
+
+	verbs      arena[verbRecord]
+	scheds     arena[schedRecord]
+	interrupts arena[interruptRecord]
+	rares      arena[rareRecord]
+
+	compareKeys func(a, b key) int // o.compare, bound once
+}
+
+// bucket holds keys of the events of one stretch of time.
+type bucket struct {
+	keys   []key
+	sorted bool // keys are in strictly rising order of time
+}
+
+// key points to a record.
+type key struct {
+	time uint64
+	slot uint32
+	room room
+}
+
+// room is the arena that a kind of event lives in.
+type room uint8
+
+const (
+	roomVerb room = iota + 1
+	roomSched
+	roomInterrupt
+	roomRare
+)
+
+var rooms = [event.Kinds]room{
+	event.KindWR:            roomVerb,
+	event.KindPostEnd:       roomVerb,
+	event.KindCompletion:    roomVerb,
+	event.KindArm:           roomVerb,
+	event.KindSwitch:        roomSched,
+	event.KindWaking:        roomSched,
+	event.KindInterrupt:     roomInterrupt,
+	event.KindQP:            roomRare,
+	event.KindCQ:            roomRare,
+	event.KindDeviceContext: roomRare,
+	event.KindTask:          roomRare,
+	event.KindLoss:          roomRare,
+}
+
+// arrival says what became of an event.
+type arrival uint8
+
+const (
+	arrivedInTime arrival = iota
+	arrivedLate           // later than the watermark: not taken
+	arrivedBroken         // not an event: not taken
+)
+
+func newOrderer(watermark uint64, out recordHandler) *orderer {
+	n := 4
+	for uint64(n) < watermark>>bucketShift+3 {
+		n *= 2
+	}
+	o := &orderer{out: out, watermark: watermark, buckets: make([]bucket, n)}
+	o.compareKeys = o.compare
+	return o
+}
+
+func (o *orderer) add(ev *event.Event) arrival {
+	if int(ev.Kind) >= len(rooms) || rooms[ev.Kind] == 0 {
+		return arrivedBroken
+	}
+	t := ev.Time
+	if ev.Kind == event.KindLoss {
+		// A loss is known at its end but counts from its beginning.
+		t = min(t, ev.Loss.Begin)
+	}
+	if ev.Time >= maxTime || isBroken(ev) {
+		return arrivedBroken
+	}
+	if t > o.newest {
+		if o.newest == 0 {
+			o.frontier = (t - min(t, o.watermark)) >> bucketShift
+		}
+		o.newest = t
+		o.advance((t - min(t, o.watermark)) >> bucketShift)
+	}
+	number := t >> bucketShift
+	if number < o.frontier {
+		return arrivedLate
+	}
+	b := &o.buckets[number&uint64(len(o.buckets)-1)]
+	if n := len(b.keys); n == 0 {
+		b.sorted = true
+	} else if b.keys[n-1].time >= t {
+		b.sorted = false
+	}
+	b.keys = append(b.keys, key{t, o.store(ev, t), rooms[ev.Kind]})
+	o.held++
+	if o.held > maxHeld && o.frontier < o.newest>>bucketShift {
+		o.narrowed++
+		o.advance(o.frontier + 1)
+	}
+	return arrivedInTime
+}
+
+// isBroken says that a part the kind needs is missing or contradicts itself.
+func isBroken(ev *event.Event) bool {
+	switch ev.Kind {
+	case event.KindInterrupt:
+		return ev.IRQ.Begin > ev.Time
+	case event.KindQP:
+		return ev.Object == nil || ev.Object.QP == nil
+	case event.KindCQ:
+		return ev.Object == nil || ev.Object.CQ == nil
+	case event.KindDeviceContext:
+		return ev.Object == nil || ev.Object.Context == nil
+	case event.KindTask:
+		return ev.Object == nil || ev.Object.Task == nil
+	}
+	return false
+}
+
+func (o *orderer) store(ev *event.Event, t uint64) uint32 {
+	s := stamp{t, ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind}
+	switch rooms[ev.Kind] {
+	case roomVerb:
+		slot, r := o.verbs.take()
+		r.stamp, r.Verb = s, ev.Verb
+		return slot
+	case roomSched:
+		slot, r := o.scheds.take()
+		r.stamp, r.Sched = s, ev.Sched
+		return slot
+	case roomInterrupt:
+		slot, r := o.interrupts.take()
+		r.stamp, r.Interrupt = s, ev.IRQ
+		return slot
+	default:
+		slot, r := o.rares.take()
+		*r = rareRecord{stamp: s, object: ev.Object}
+		if ev.Kind == event.KindLoss {
+			*r = rareRecord{stamp: s, lossEnd: ev.Time, lossCount: ev.Loss.Count, lossOf: ev.Loss.Of}
+			r.time = t
+		}
+		return slot
+	}
+}
+
+// advance hands out all buckets below number.
+func (o *orderer) advance(number uint64) {
+	for i := 0; o.frontier < number && i < len(o.buckets); i++ {
+		b := &o.buckets[o.frontier&uint64(len(o.buckets)-1)]
+		o.frontier++
+		o.handOut(b)
+	}
+	o.frontier = max(o.frontier, number)
+}
+
+// flush hands out everything.
+func (o *orderer) flush() { o.advance(o.newest>>bucketShift + 1) }
+
+func (o *orderer) handOut(b *bucket) {
+	if !b.sorted {
+		slices.SortFunc(b.keys, o.compareKeys)
+	}
+	for _, k := range b.keys {
+		switch k.room {
+		case roomVerb:
+			o.out.verb(o.verbs.at(k.slot))
+			o.verbs.giveBack(k.slot)
+		case roomSched:
+			o.out.sched(o.scheds.at(k.slot))
+			o.scheds.giveBack(k.slot)
+		case roomInterrupt:
+			o.out.interrupt(o.interrupts.at(k.slot))
+			o.interrupts.giveBack(k.slot)
+		case roomRare:
+			o.out.rare(o.rares.at(k.slot))
+			o.rares.giveBack(k.slot)
+		}
+	}
+	o.held -= len(b.keys)
+	b.keys = b.keys[:0]
+}
+
+// compare orders records by time, and those of one time by all they hold.
+func (o *orderer) compare(a, b key) int {
+	switch {
+	case a.time < b.time:
+		return -1
+	case a.time > b.time:
+		return 1
+	case a.room == b.room:
+		switch a.room {
+		case roomVerb:
+			return compareVerb(o.verbs.at(a.slot), o.verbs.at(b.slot))
+		case roomSched:
+			return compareSched(o.scheds.at(a.slot), o.scheds.at(b.slot))
+		case roomInterrupt:
+			return compareInterrupt(o.interrupts.at(a.slot), o.interrupts.at(b.slot))
+		default:
+			return compareRare(o.rares.at(a.slot), o.rares.at(b.slot))
+		}
+	}
+	return compareStamp(o.stamp(a), o.stamp(b))
+}
+
+func (o *orderer) stamp(k key) *stamp {
+	switch k.room {
+	case roomVerb:
+		return &o.verbs.at(k.slot).stamp
+	case roomSched:
+		return &o.scheds.at(k.slot).stamp
+	case roomInterrupt:
+		return &o.interrupts.at(k.slot).stamp
+	default:
+		return &o.rares.at(k.slot).stamp
+	}
+}
+
+// arena lends slots for records. It never moves one and never shrinks: its
+// size is that of the most records ever held back at a time.
+type arena[T any] struct {
+	chunks [][]T
+	free   []uint32
+}
+
+const chunkShift = 8
+
+func (a *arena[T]) at(slot uint32) *T {
+	return &a.chunks[slot>>chunkShift][slot&(1<<chunkShift-1)]
+}
+
+func (a *arena[T]) take() (uint32, *T) {
+	if len(a.free) == 0 {
+		base := uint32(len(a.chunks)) << chunkShift
+		a.chunks = append(a.chunks, make([]T, 1<<chunkShift))
+		for i := uint32(1 << chunkShift); i > 0; i-- {
+			a.free = append(a.free, base+i-1)
+		}
+	}
+	slot := a.free[len(a.free)-1]
+	a.free = a.free[:len(a.free)-1]
+	return slot, a.at(slot)
+}
+
+func (a *arena[T]) giveBack(slot uint32) { a.free = append(a.free, slot) }
