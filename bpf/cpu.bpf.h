@@ -16,6 +16,8 @@ struct cpu_state {
 	__u64 since;	/* the latest switch */
 	__u32 depth;	/* of interrupts */
 	__u32 waiters;	/* runnable threads of targets that do not run; other CPUs write it too */
+	__u32 entered;	/* an interrupt's begin was seen here */
+	__u32 pad;
 	struct interrupt_state interrupt[INTERRUPT_NEST];
 };
 

@@ -30,6 +30,7 @@ static __always_inline void interrupt_enter(enum interrupt_kind kind, __u32 vec)
 		count(COUNT_INTERRUPT_DEPTH);
 		return;
 	}
+	c->entered = 1;
 	c->depth = d + 1;
 	barrier();
 	s = interrupt_slot(c, d);
@@ -98,7 +99,8 @@ static __always_inline void interrupt_exit(enum interrupt_kind kind, __u32 vec, 
 		return;
 	now = bpf_ktime_get_ns();
 	if (!interrupt_pop(c, kind, vec, now, &s)) {
-		count(COUNT_INTERRUPT_STRAY);
+		if (c->entered) /* else it began before the gate opened */
+			count(COUNT_INTERRUPT_STRAY);
 		return;
 	}
 	if (is_target(current_tgid()))

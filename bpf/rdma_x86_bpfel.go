@@ -84,6 +84,8 @@ type RdmaCpuState struct {
 	Since     uint64
 	Depth     uint32
 	Waiters   uint32
+	Entered   uint32
+	Pad       uint32
 	Interrupt [8]struct {
 		_      structs.HostLayout
 		Begin  uint64

@@ -206,7 +206,7 @@ func (f *follower) adopt(c change) (*target, error) {
 func (f *follower) functions(tg *target, c change) (fns locate.Functions, err error) {
 	switch c.what {
 	case newContext:
-		_, fns, err = tg.finder.ContextFunctions(c.addr)
+		return f.contextFunctions(tg, c.addr)
 	case newQP:
 		_, fns, err = tg.finder.QPFunctions(c.addr)
 	case newCQ:
@@ -218,11 +218,26 @@ func (f *follower) functions(tg *target, c change) (fns locate.Functions, err er
 		}
 		var snap *locate.Snapshot
 		if snap, err = tg.finder.Static(f.ctx); err == nil {
-			fns = snap.Functions
+			fns = inUse(snap)
 		}
 		if c.what == newProgram {
 			err = errors.Join(err, tg.attach.attachLinker())
 		}
 	}
 	return fns, err
+}
+
+// contextFunctions are those of the device just opened, and what else its
+// provider has for the queues that will be made on it.
+func (f *follower) contextFunctions(tg *target, addr uint64) (locate.Functions, error) {
+	dev, fns, err := tg.finder.ContextFunctions(addr)
+	if err != nil || dev.Provider == nil {
+		return fns, err
+	}
+	snap, err := tg.finder.Static(f.ctx)
+	if err != nil {
+		return fns, err
+	}
+	snap.Contexts = []locate.DeviceContext{dev}
+	return append(fns, inUse(snap)...), nil
 }

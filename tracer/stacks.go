@@ -64,7 +64,7 @@ func (s *stackKeeper) take(raw []byte) bool {
 		return false
 	}
 	var r bpf.RdmaStackRecord
-	head := int(unsafe.Sizeof(r))
+	head := int(unsafe.Offsetof(r.Bytes)) // not its size: Go pads a struct that ends in an empty array
 	if !load(raw, &r) || int(r.Size) > len(raw)-head {
 		s.drop()
 		return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -78,7 +79,7 @@ func followTarget(pid int, cfg *Config, ours bool) (*target, error) {
 // probe can be placed cannot be traced; one that begins has its code to come.
 func (tg *target) place(k *kernel, l *links, cfg *Config) error {
 	tg.attach = newAttacher(k, l, tg.pid, true)
-	n, err := tg.attach.attach(tg.snap.Functions)
+	n, err := tg.attach.attach(inUse(tg.snap))
 	if n == 0 && err != nil {
 		return err
 	}
@@ -93,6 +94,25 @@ func (tg *target) place(k *kernel, l *links, cfg *Config) error {
 	}
 	cfg.Log.Debug("attached", "pid", tg.pid, "probes", n)
 	return nil
+}
+
+// inUse leaves out the functions of providers that no open device uses: every
+// provider installed is mapped by every program, and each probe costs time to
+// place and to take out.
+func inUse(snap *locate.Snapshot) locate.Functions {
+	var out locate.Functions
+	for _, fn := range snap.Functions {
+		if fn.Library.Role&locate.RoleProvider == 0 || fn.Live || provides(snap.Contexts, fn.Library) {
+			out = append(out, fn)
+		}
+	}
+	return out
+}
+
+func provides(contexts []locate.DeviceContext, lib *locate.Library) bool {
+	return slices.ContainsFunc(contexts, func(c locate.DeviceContext) bool {
+		return c.Provider != nil && c.Provider.FileID == lib.FileID
+	})
 }
 
 func (tg *target) close() error {
