@@ -29,7 +29,7 @@ func (c *Command) State() *os.ProcessState { return c.state }
 
 // startHeld starts a program and leaves it stopped right after exec, when it
 // and its dynamic linker are mapped and nothing of it has run.
-func startHeld(argv []string) (*Command, error) {
+func startHeld(argv []string, stdout *os.File) (*Command, error) {
 	c := &Command{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -38,7 +38,7 @@ func startHeld(argv []string) (*Command, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
 		// Should we be killed while it is stopped, it goes on.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGCONT}
 		if err := cmd.Start(); err != nil {

@@ -35,7 +35,7 @@ func openTargets(ctx context.Context, cfg *Config) (*targets, error) {
 		return ts, nil
 	}
 	var err error
-	if ts.cmd, err = startHeld(cfg.Command); err != nil {
+	if ts.cmd, err = startHeld(cfg.Command, cfg.CommandStdout); err != nil {
 		return nil, errors.Join(err, ts.close())
 	}
 	tg, err := followTarget(ts.cmd.pid, cfg, true)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -31,6 +32,8 @@ type Config struct {
 	// Command is a program to start and trace, with its arguments: it is held
 	// until the probes are in. Its standard streams are ours.
 	Command []string
+	// CommandStdout is its standard output instead of ours.
+	CommandStdout *os.File
 	// FollowForks traces the children of targets too. A Command's always are.
 	FollowForks bool
 	// BTFPath is a file with the kernel's type information, for kernels that
@@ -65,6 +68,9 @@ func (cfg *Config) setDefaults() error {
 	}
 	if cfg.Drain == 0 {
 		cfg.Drain = 20 * time.Millisecond
+	}
+	if cfg.CommandStdout == nil {
+		cfg.CommandStdout = os.Stdout
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

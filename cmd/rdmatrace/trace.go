@@ -41,7 +41,7 @@ func (c *command) trace() (err error) {
 	hide := t.showProgress()
 	defer hide()
 	src, err := tracer.New(ctx, tracer.Config{
-		PIDs: c.pids, Command: c.argv, BTFPath: c.btf, Tool: versionString(),
+		PIDs: c.pids, Command: c.argv, CommandStdout: c.programStdout(outs), BTFPath: c.btf, Tool: versionString(),
 		Debug: c.debug, Log: c.logger(), Opened: t.opened,
 	})
 	if err != nil {
@@ -167,6 +167,15 @@ func (c *command) await(p *tracer.Command, sig *signals) {
 		<-p.Done()
 	}
 	fmt.Fprintf(c.stderr, "rdmatrace: %s %s\n", c.argv[0], describe(p.State()))
+}
+
+// programStdout is where the program's output goes: to ours, unless that is
+// wanted for data that it would spoil.
+func (c *command) programStdout(outs *outputs) *os.File {
+	if c.json || outs.usesStdout() {
+		return os.Stderr
+	}
+	return os.Stdout
 }
 
 // describe says how a process ended.
