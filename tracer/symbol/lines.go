@@ -38,9 +38,9 @@ type place struct {
 	line int
 }
 
-// openDebugInfo reads the DWARF of a file; nil if it has none. budget is what
-// may still be read, in bytes, of all files.
-func openDebugInfo(e *elf.File, budget *int64) (d *debugInfo, err error) {
+// openDebugInfo reads the DWARF of a file; nil if it has none. Its size is taken
+// from the budget.
+func openDebugInfo(e *elf.File, left *budget) (d *debugInfo, err error) {
 	var size uint64
 	for _, name := range debugSections {
 		if s := e.Section(name); s != nil && s.Type != elf.SHT_NOBITS {
@@ -50,10 +50,10 @@ func openDebugInfo(e *elf.File, budget *int64) (d *debugInfo, err error) {
 	if s := e.Section(".debug_info"); s == nil || s.Type == elf.SHT_NOBITS {
 		return nil, nil
 	}
-	if size > maxDebugInfo || int64(size) > *budget {
+	if size > maxDebugInfo || size > left.debug {
 		return nil, fmt.Errorf("no source lines: %d MB of debug information is too much to read", size>>20)
 	}
-	*budget -= int64(size)
+	left.debug -= size
 	defer func() {
 		if p := recover(); p != nil {
 			d, err = nil, fmt.Errorf("read debug information: %v", p)

@@ -19,13 +19,19 @@ type module struct {
 	debug  *os.File   // the separate debug file, kept open for its names
 }
 
+// budget is what may still be read of all files together.
+type budget struct {
+	debug   uint64 // bytes of DWARF sections
+	symbols int    // function symbols, 16 bytes each
+}
+
 // openModule gathers the symbol tables of a file: its own, or else the
 // exported ones, those that Fedora's packages carry compressed
 // (.gnu_debugdata), and those of a separate debug file. What is damaged or too
 // large is left out and said in the error, which may come with a good module.
-func openModule(f *image.File, budget *int64) (*module, error) {
+func openModule(f *image.File, left *budget) (*module, error) {
 	m := &module{}
-	errs := []error{m.add(f.ELF, elf.SHT_SYMTAB)}
+	errs := []error{m.add(f.ELF, elf.SHT_SYMTAB, left)}
 	stripped := len(m.tables) == 0
 	debug := f.ELF
 	if stripped || f.ELF.Section(".debug_info") == nil {
@@ -37,23 +43,23 @@ func openModule(f *image.File, budget *int64) (*module, error) {
 	}
 	if stripped {
 		if m.debug != nil {
-			errs = append(errs, m.add(debug, elf.SHT_SYMTAB))
+			errs = append(errs, m.add(debug, elf.SHT_SYMTAB, left))
 		}
 		mini, err := embedded(f.ELF)
 		errs = append(errs, err)
 		if mini != nil {
-			errs = append(errs, m.add(mini, elf.SHT_SYMTAB))
+			errs = append(errs, m.add(mini, elf.SHT_SYMTAB, left))
 		}
-		errs = append(errs, m.add(f.ELF, elf.SHT_DYNSYM))
+		errs = append(errs, m.add(f.ELF, elf.SHT_DYNSYM, left))
 	}
 	var err error
-	m.lines, err = openDebugInfo(debug, budget)
+	m.lines, err = openDebugInfo(debug, left)
 	return m, errors.Join(append(errs, err)...)
 }
 
 // add reads one more symbol table.
-func (m *module) add(e *elf.File, typ elf.SectionType) error {
-	t, err := readTable(e, typ)
+func (m *module) add(e *elf.File, typ elf.SectionType, left *budget) error {
+	t, err := readTable(e, typ, left)
 	if t != nil {
 		m.tables = append(m.tables, t)
 	}

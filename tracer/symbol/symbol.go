@@ -17,9 +17,10 @@ import (
 
 // Bounds on what is kept.
 const (
-	maxDebugTotal = 32 << 20 // bytes of DWARF sections of all files
-	maxResolved   = 1 << 16  // addresses whose frames are remembered
-	maxNotes      = 16
+	maxDebug    = 32 << 20 // bytes of DWARF sections of all files
+	maxSymbols  = 2 << 20  // function symbols of all files: 32 MiB
+	maxResolved = 1 << 16  // addresses whose frames are remembered
+	maxNotes    = 16
 )
 
 // Symbolizer names addresses. It is safe for concurrent use.
@@ -30,7 +31,7 @@ type Symbolizer struct {
 	names    map[string]map[uint64]string // build-id or path, offset of the function in the file
 	modules  map[*image.File]*module
 	resolved map[location][]event.Frame // Addr left 0
-	budget   int64
+	left     budget
 	notes    []string
 }
 
@@ -42,7 +43,7 @@ type location struct {
 // New makes a Symbolizer over the files of a Store.
 func New(store *image.Store) *Symbolizer {
 	return &Symbolizer{
-		store: store, extents: unwind.NewTables(), budget: maxDebugTotal,
+		store: store, extents: unwind.NewTables(), left: budget{debug: maxDebug, symbols: maxSymbols},
 		names:    map[string]map[uint64]string{},
 		modules:  map[*image.File]*module{},
 		resolved: map[location][]event.Frame{},
@@ -179,7 +180,7 @@ func (s *Symbolizer) module(f *image.File) *module {
 	if m, ok := s.modules[f]; ok {
 		return m
 	}
-	m, err := openModule(f, &s.budget)
+	m, err := openModule(f, &s.left)
 	if err != nil {
 		s.note(fmt.Sprintf("names of %s are incomplete: %v", f.Path, err))
 	}

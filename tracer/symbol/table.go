@@ -39,13 +39,13 @@ type table struct {
 }
 
 const (
-	symbolSize = 24 // Elf64_Sym
-	maxSymbols = 2 << 20
+	symbolSize = 24   // Elf64_Sym
 	chunk      = 2048 // symbols read at once
 )
 
-// readTable reads the function symbols of a section; nil if it has none.
-func readTable(e *elf.File, typ elf.SectionType) (*table, error) {
+// readTable reads the function symbols of a section; nil if it has none. What
+// it keeps is taken from the budget.
+func readTable(e *elf.File, typ elf.SectionType, left *budget) (*table, error) {
 	s := e.SectionByType(typ)
 	if s == nil || s.Size < symbolSize || uint64(s.Link) >= uint64(len(e.Sections)) {
 		return nil, nil
@@ -54,20 +54,24 @@ func readTable(e *elf.File, typ elf.SectionType) (*table, error) {
 	if s.Flags&elf.SHF_COMPRESSED != 0 || names.Flags&elf.SHF_COMPRESSED != 0 {
 		return nil, fmt.Errorf("section %s is compressed", s.Name)
 	}
-	if s.Size/symbolSize > maxSymbols {
-		return nil, fmt.Errorf("section %s has %d symbols, more than %d", s.Name, s.Size/symbolSize, maxSymbols)
-	}
 	t := &table{names: names, limit: names.Size}
+	full := false
 	var buf [chunk * symbolSize]byte
 	for at := int64(0); at < int64(s.Size); {
 		n, err := s.ReadAt(buf[:min(int64(len(buf)), int64(s.Size)-at)], at)
 		for b := buf[:n]; len(b) >= symbolSize; b = b[symbolSize:] {
-			if en, ok := parseSymbol(b, e); ok {
-				t.entries = append(t.entries, en)
+			en, ok := parseSymbol(b, e)
+			if !ok {
+				continue
 			}
+			if full = left.symbols == 0; full {
+				break
+			}
+			left.symbols--
+			t.entries = append(t.entries, en)
 		}
 		at += int64(n)
-		if err != nil || n < symbolSize {
+		if err != nil || n < symbolSize || full {
 			break // a file cut short keeps what it has
 		}
 	}
@@ -76,6 +80,9 @@ func readTable(e *elf.File, typ elf.SectionType) (*table, error) {
 	}
 	t.entries = slices.Clip(t.entries)
 	slices.SortFunc(t.entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	if full {
+		return t, fmt.Errorf("section %s: no more symbols are read, memory is bounded", s.Name)
+	}
 	return t, nil
 }
 

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"debug/elf"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,5 +84,31 @@ func TestDebugLink(t *testing.T) {
 	e := &elf.File{}
 	if name, _ := debugLink(e); name != "" {
 		t.Errorf("a file without has %q", name)
+	}
+}
+
+// The symbols of all files together are bounded.
+func TestSymbolBudget(t *testing.T) {
+	libc, err := filepath.Glob("/lib*/*/libc.so.6")
+	if err != nil || len(libc) == 0 {
+		t.Fatalf("no libc to read: %v", err)
+	}
+	e, err := elf.Open(libc[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	all := budget{symbols: maxSymbols}
+	whole, err := readTable(e, elf.SHT_DYNSYM, &all)
+	if err != nil || len(whole.entries) < 1000 || all.symbols != maxSymbols-len(whole.entries) {
+		t.Fatalf("%v, %d left", err, all.symbols)
+	}
+	few := budget{symbols: 100}
+	part, err := readTable(e, elf.SHT_DYNSYM, &few)
+	if err == nil || len(part.entries) != 100 || few.symbols != 0 {
+		t.Errorf("%d symbols, %v", len(part.entries), err)
+	}
+	if none, err := readTable(e, elf.SHT_DYNSYM, &few); none != nil {
+		t.Errorf("%d symbols more, %v", len(none.entries), err)
 	}
 }
