@@ -51,9 +51,9 @@ func testContext(pid uint32, comm string, cmdline ...string) *event.Context {
 		},
 		Counters: []event.Counter{{Name: "ring buffer full"}, {Name: "list truncated"}, {Name: "user memory unreadable"}},
 		Probes: []event.Probe{
-			{Name: "post_send", Kind: "uprobe", Library: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", Offset: 0x2f1a0, Source: "ops table, live context", Hits: 20_000},
-			{Name: "post_send", Kind: "uretprobe", Library: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", Offset: 0x2f1a0, Source: "ops table, live context", Hits: 20_000},
-			{Name: "poll_cq", Kind: "uprobe", Library: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", Offset: 0x31b40, Source: "consumed-completion path", Hits: 20_000},
+			{Name: "post_send", Kind: "uprobe", Library: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", Offset: 0x2f1a0, Source: "ops table, live context", Hits: 4000},
+			{Name: "post_send", Kind: "uretprobe", Library: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", Offset: 0x2f1a0, Source: "ops table, live context", Hits: 4000},
+			{Name: "poll_cq", Kind: "uprobe", Library: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", Offset: 0x31b40, Source: "consumed-completion path", Hits: 4000},
 			{Name: "sched_switch", Kind: "tp_btf", Hits: 4_100},
 		},
 		Cost: event.Cost{TrapNS: 152, PairNS: 420, InPost: 180, CPUTime: 212_000_000},
@@ -88,14 +88,14 @@ func pollingJob() *attribution.Report {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	b := &builder{}
 	at := uint64(origin + 1_000_000)
-	for i := range 20_000 {
+	for i := range 4000 {
 		wr := attribution.WR{PID: pid, QPNum: 0x105, Index: int64(i), Op: "WRITE", Bytes: 65536, Device: "mlx5_0", Peer: "lid 4 qp 0x9c",
 			Transport: "RC", PostThread: "ib_write_lat/4242", ReapThread: "ib_write_lat/4242", PostBegin: at, DoneSource: attribution.DoneCQE,
 			Demand: attribution.Waited, Stack: stack}
 		parts := []part{{attribution.Submit, jitter(rnd, 240), ""}, {attribution.Probe, 180, ""},
 			{attribution.WireUnsplit, jitter(rnd, 3600), ""}, {attribution.LatePoll, jitter(rnd, 45), ""}}
 		switch {
-		case i == 13_377:
+		case i == 3377:
 			parts = append(parts, part{attribution.Preempted, 3_982_400, "stress-ng (pid 312)"})
 		case i%71 == 0:
 			parts = append(parts, part{attribution.Preempted, jitter(rnd, 9000), "stress-ng (pid 312)"})
@@ -111,22 +111,22 @@ func pollingJob() *attribution.Report {
 	for i := range b.wrs {
 		b.wrs[i].wr.DoneLow, b.wrs[i].wr.DoneHigh = 100, 140 // 40 ns of doubt
 	}
-	b.incident(13_377, attribution.Preempted, 1, 3_982_400)
+	b.incident(3377, attribution.Preempted, 1, 3_982_400)
 	b.incident(71*3, attribution.Preempted, 1, 9_100)
 	b.incident(97, attribution.IRQOnTop, 1, 1_900)
 	b.incident(71*4, attribution.Preempted, 1, 8_900)
 	b.r.Exposed[attribution.Scheduling] = 6_600_000
 	b.r.Exposed[attribution.Software] = 9_100_000
 	b.r.Exposed[attribution.Interrupt] = 390_000
-	b.r.Chains = attribution.Chains{Count: 20_000, WRs: 20_000, Bytes: 20_000 * 65536}
+	b.r.Chains = attribution.Chains{Count: 4000, WRs: 4000, Bytes: 4000 * 65536}
 	b.r.Slow = attribution.Slow{ThresholdNS: 12_510, Bursts: 12, PeriodNS: second, Pattern: "every 1.00 s"}
-	b.r.WRs = attribution.Books{Posted: 20_003, Completed: 20_000, Outstanding: 1, Excluded: 2, Bytes: 20_000 * 65536}
+	b.r.WRs = attribution.Books{Posted: 4003, Completed: 4000, Outstanding: 1, Excluded: 2, Bytes: 4000 * 65536}
 	b.r.Kinds = map[string]attribution.Books{"send": b.r.WRs}
-	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", Posted: 20_003, DepthMax: 0, QueueSize: 128,
+	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", Posted: 4003, DepthMax: 0, QueueSize: 128,
 		IdleNS: 1_790_000_000, WindowNS: 10 * second, IdleRunning: 1_700_000_000, IdleRunnable: 60_000_000, IdleUnknown: 30_000_000,
-		BytesPerSec: 131_072_000, WRsPerSec: 2000}}
-	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 1_048_576_000,
-		TracedSent: 1_310_720_000, PortSent: 1_322_400_000, PortRecv: 2_400_000}}
+		BytesPerSec: 26_214_400, WRsPerSec: 400}}
+	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 209_715_200,
+		TracedSent: 262_144_000, PortSent: 264_480_000, PortRecv: 2_400_000}}
 	return b.report(c)
 }
 
@@ -221,7 +221,7 @@ func trainingJob() *attribution.Report {
 	ops := []string{"SEND", "WRITE", "READ"}
 	sizes := []int64{64, 8192, 262_144, 1 << 20}
 	at := uint64(origin + 1_000_000)
-	for i := range 6000 {
+	for i := range 2400 {
 		qp := i % 20
 		size := sizes[(i/3)%4]
 		wr := attribution.WR{PID: pid, QPNum: 0x200 + uint32(qp), Index: int64(i / 20), Op: ops[i%3], Bytes: size, Device: []string{"mlx5_0", "mlx5_1"}[qp%2],
@@ -243,7 +243,7 @@ func trainingJob() *attribution.Report {
 		"receive": {Posted: 30_000, Completed: 28_000, Outstanding: 1990, Flushed: 10, Bytes: 30 << 30},
 	}
 	b.r.WRs = attribution.Books{Posted: 78_020, Completed: 75_900, Outstanding: 2030, Flushed: 10, Lost: 12, Excluded: 68, Unsignalled: 41_900, Bytes: 61 << 30}
-	b.r.Chains = attribution.Chains{Count: 6000, WRs: 18_400, Bytes: 31 << 30}
+	b.r.Chains = attribution.Chains{Count: 2400, WRs: 18_400, Bytes: 31 << 30}
 	b.r.Floors = []attribution.Floor{
 		{Device: "mlx5_0", Port: 1, Peer: "lid 4", Op: "WRITE", Transport: "RC", Learnt: 1500, Split: 2000, Known: true, BaseNS: 3600, RateBPS: 190_000_000_000,
 			LinkBPS: 200_000_000_000, PCIeBPS: 252_000_000_000},

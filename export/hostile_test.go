@@ -30,7 +30,7 @@ func hostile() *attribution.Report {
 	n := func(i int) string { return nasty[i%len(nasty)] }
 	const pid = 666
 	c := testContext(pid, n(0), nasty...)
-	c.Tool, c.Host.Name, c.Host.Kernel, c.Host.Distribution = n(1), n(3), n(4), n(6)
+	c.Tool, c.Host.Name, c.Host.Kernel, c.Host.Distribution, c.Host.Governor = n(1), n(3), n(4), n(6), n(2)
 	c.Targets[0].Exe = "/tmp/" + n(1)
 	c.Devices[0].Name, c.Devices[0].Firmware, c.Devices[0].Ports[0].LinkLayer, c.Devices[0].Ports[0].State = n(1), n(0), n(5), n(3)
 	c.Mappings[0].Path, c.Mappings[1].Path, c.Mappings[1].BuildID = n(4), c.Targets[0].Exe, n(1)

@@ -26,8 +26,8 @@ func newJSON(r *attribution.Report) jsonReport {
 		AtP50: toSplit(r.AtP50), AtP99: toSplit(r.AtP99), Causes: toCauses(r.Causes), Groups: toGroups(r.Groups),
 		Probe: toDistribution(r.Probe), ExposedNS: map[string]int64{}, Kinds: map[string]jsonBooks{},
 		DoneSources: toShares(r.DoneSources), Demands: toShares(r.Demands), Doubts: append([]string{}, allDoubts(r)...), Losses: toLosses(c),
-		Cost: jsonCost{finite(c.Cost.TrapNS), finite(c.Cost.PairNS), c.Cost.CPUTime},
-		Host: jsonHost{clean(c.Host.Name), clean(c.Host.Kernel), clean(c.Host.Arch), clean(c.Host.Distribution), c.Host.CPUs},
+		Cost: jsonCost{finite(c.Cost.TrapNS), finite(c.Cost.PairNS), c.Cost.CPUTime, finite(c.Cost.SteppedTrapNS), finite(c.Cost.SteppedPairNS)},
+		Host: jsonHost{clean(c.Host.Name), clean(c.Host.Kernel), clean(c.Host.Arch), clean(c.Host.Distribution), c.Host.CPUs, clean(c.Host.Governor)},
 	}
 	j.Uncertain.Count = r.Uncertain
 	j.Verdict = summary(r)

@@ -11,17 +11,11 @@ import (
 // object of a report's JSON.
 func object(t *testing.T, name string) map[string]any {
 	t.Helper()
-	for _, f := range fixtures {
-		if f.name == name {
-			var m map[string]any
-			if err := json.Unmarshal([]byte(render(t, JSON, f.make())), &m); err != nil {
-				t.Fatal(err)
-			}
-			return m
-		}
+	var m map[string]any
+	if err := json.Unmarshal([]byte(render(t, JSON, fixture(t, name))), &m); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no fixture %q", name)
-	return nil
+	return m
 }
 
 func at(t *testing.T, v any, path ...string) any {

@@ -104,6 +104,7 @@ type jsonHost struct {
 	Arch         string `json:"arch"`
 	Distribution string `json:"distribution"`
 	CPUs         int    `json:"cpus"`
+	Governor     string `json:"governor"`
 }
 
 type jsonDevice struct {
@@ -303,4 +304,7 @@ type jsonCost struct {
 	TrapNS    float64 `json:"trap_ns"`
 	PairNS    float64 `json:"pair_ns"`
 	CPUTimeNS uint64  `json:"cpu_time_ns"`
+	// On instructions that the kernel single-steps.
+	SteppedTrapNS float64 `json:"stepped_trap_ns"`
+	SteppedPairNS float64 `json:"stepped_pair_ns"`
 }

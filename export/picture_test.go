@@ -139,7 +139,7 @@ func TestFlamegraph(t *testing.T) {
 
 // Widths are time: the boxes of a class add up to its share.
 func TestFlamegraphWidths(t *testing.T) {
-	r := eventModeJob()
+	r := fixture(t, "eventmode")
 	share := map[string]float64{}
 	for _, b := range boxes(t, render(t, writers["svg"], r)) {
 		name, _, _ := strings.Cut(b.title, "\n")
@@ -161,7 +161,7 @@ func TestFlamegraphWidths(t *testing.T) {
 // What is too narrow is left out, and the picture says so.
 func TestFlamegraphCut(t *testing.T) {
 	var all, few strings.Builder
-	r := trainingJob()
+	r := fixture(t, "training")
 	if err := Flamegraph(&all, r, FlameOptions{MinWidth: 1e-6}); err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,9 @@ func hostLine(c *event.Context) string {
 	if h.CPUs > 0 {
 		s += fmt.Sprintf(", %s", counted(int64(h.CPUs), "CPU"))
 	}
+	if h.Governor != "" {
+		s += ", governor " + clean(h.Governor)
+	}
 	if h.Distribution != "" {
 		s += ", " + clean(h.Distribution)
 	}

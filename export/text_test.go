@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,26 +20,31 @@ func TestTextFitsAndIsSafe(t *testing.T) {
 				t.Fatal(err)
 			}
 			limit := min(max(o.Width, minWidth), maxWidth)
-			text := b.String()
-			if o.Colour != ansi.MatchString(text) {
+			if o.Colour != ansi.MatchString(b.String()) {
 				t.Errorf("%s %+v: colour present: %v", f.name, o, !o.Colour)
 			}
-			for i, line := range strings.Split(ansi.ReplaceAllString(text, ""), "\n") {
-				if n := utf8.RuneCountInString(line); n > limit {
-					t.Errorf("%s %+v line %d has %d columns: %q", f.name, o, i+1, n, line)
-				}
-				if strings.HasSuffix(line, " ") {
-					t.Errorf("%s %+v line %d ends in blanks: %q", f.name, o, i+1, line)
-				}
-				for _, r := range line {
-					if !unicode.IsPrint(r) {
-						t.Errorf("%s %+v line %d has %U: %q", f.name, o, i+1, r, line)
-						break
-					}
-				}
+			for _, fault := range lineFaults(b.String(), limit) {
+				t.Errorf("%s %+v: %s", f.name, o, fault)
 			}
 		}
 	}
+}
+
+// lineFaults finds lines that are too long, end in blanks or hold what a
+// terminal would act on.
+func lineFaults(text string, limit int) (faults []string) {
+	for _, line := range strings.Split(ansi.ReplaceAllString(text, ""), "\n") {
+		if n := utf8.RuneCountInString(line); n > limit {
+			faults = append(faults, fmt.Sprintf("%d columns: %q", n, line))
+		}
+		if strings.HasSuffix(line, " ") {
+			faults = append(faults, fmt.Sprintf("blanks at the end: %q", line))
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			faults = append(faults, fmt.Sprintf("unprintable: %q", line))
+		}
+	}
+	return faults
 }
 
 // Headings say all of it: a title's note is never cut.

@@ -157,12 +157,7 @@ func cost(p *page, r *attribution.Report) {
 	if r.Latency.Count > 0 {
 		hits += fmt.Sprintf(" (%.1f a measured work request)", float64(entries+returns)/float64(r.Latency.Count))
 	}
-	if c.Cost.TrapNS > 0 {
-		spent := float64(entries)*c.Cost.TrapNS + float64(returns)*max(c.Cost.PairNS-c.Cost.TrapNS, 0)
-		hits += fmt.Sprintf(", %s each: %s of its threads' time, %s of one CPU", duration(c.Cost.TrapNS), duration(spent), percent(spent, window))
-	} else {
-		hits += "; what one costs was not calibrated"
-	}
+	hits += trapCost(c.Cost, float64(entries), float64(returns), window)
 	lines := []string{hits + "."}
 	if r.Probe.TotalNS > 0 {
 		lines = append(lines, fmt.Sprintf("Inside the latencies: %s, %s on average (cause software.probe).",
@@ -173,6 +168,27 @@ func cost(p *page, r *attribution.Report) {
 			duration(float64(c.Cost.CPUTime)), percent(float64(c.Cost.CPUTime), window)))
 	}
 	p.prose("  ", "", strings.Join(lines, " "))
+}
+
+// trapCost of so many probe hits: a range, as some of the probed instructions
+// are emulated by the kernel and some are single-stepped.
+func trapCost(c event.Cost, entries, returns, window float64) string {
+	if c.TrapNS <= 0 {
+		return "; what one costs was not calibrated"
+	}
+	spent := func(trap, pair float64) float64 { return entries*trap + returns*max(pair-trap, 0) }
+	stepped, steppedPair := max(c.SteppedTrapNS, c.TrapNS), max(c.SteppedPairNS, c.PairNS)
+	low, high := spent(c.TrapNS, c.PairNS), spent(stepped, steppedPair)
+	return fmt.Sprintf(", %s each: %s of its threads' time, %s of one CPU", to(duration(c.TrapNS), duration(stepped)),
+		to(duration(low), duration(high)), percentRange(low, high, window))
+}
+
+// to is a range in words.
+func to(low, high string) string {
+	if low == high {
+		return low
+	}
+	return low + " to " + high
 }
 
 // probeHits inside the target, entry and return probes apart.

@@ -1,0 +1,95 @@
+package export
+
+import (
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+)
+
+// splitOf classes in ns, with the causes that make them up.
+func splitOf(ns [classes]float64, causes ...attribution.CauseTotal) attribution.Split {
+	s := attribution.Split{Count: 1, ClassNS: ns, Causes: causes}
+	for _, v := range ns {
+		s.LatencyNS += v
+	}
+	return s
+}
+
+func ns(software, interrupt, scheduling, wire, undecided float64) (n [classes]float64) {
+	n[attribution.Software], n[attribution.Interrupt], n[attribution.Scheduling], n[attribution.Wire], n[attribution.Undecided] =
+		software, interrupt, scheduling, wire, undecided
+	return n
+}
+
+func took(c attribution.Cause, total int64, who ...attribution.Culprit) attribution.CauseTotal {
+	return attribution.CauseTotal{Cause: c, TotalNS: total, Count: 1, Who: who}
+}
+
+func TestVerdict(t *testing.T) {
+	hog := attribution.Culprit{Name: "hog (pid 7)", TotalNS: 9000}
+	for name, c := range map[string]struct {
+		at50, at99 attribution.Split
+		overall    []attribution.CauseTotal
+		want       string
+	}{
+		"alike": {
+			at50: splitOf(ns(100, 0, 0, 900, 0)), at99: splitOf(ns(200, 0, 0, 1000, 0)),
+			want: "At the median (1.00 us) 90 % is wire (NIC, PCIe, fabric, peer), and at p99 (1.20 us) 83 %.",
+		},
+		"the tail is another class, by a named culprit": {
+			at50: splitOf(ns(100, 0, 0, 900, 0)), at99: splitOf(ns(100, 0, 9000, 900, 0), took(attribution.Preempted, 9000, hog)),
+			want: "At the median (1.00 us) 90 % is wire (NIC, PCIe, fabric, peer); at p99 (10.0 us) 90 % is scheduling, mostly preempted by hog (pid 7).",
+		},
+		"the culprit is only known over all": {
+			at50: splitOf(ns(0, 0, 0, 1000, 0)), at99: splitOf(ns(0, 0, 9000, 0, 0), took(attribution.Runqueue, 9000)),
+			overall: []attribution.CauseTotal{took(attribution.Runqueue, 9000, hog)},
+			want:    "At the median (1.00 us) 100 % is wire (NIC, PCIe, fabric, peer); at p99 (9.00 us) 100 % is scheduling, mostly waiting for a CPU while hog (pid 7) ran.",
+		},
+		"many culprits, none leads": {
+			at50: splitOf(ns(0, 0, 0, 1000, 0)), at99: splitOf(ns(0, 0, 99_000, 0, 0), took(attribution.Preempted, 99_000, hog)),
+			want: "At the median (1.00 us) 100 % is wire (NIC, PCIe, fabric, peer); at p99 (99.0 us) 100 % is scheduling, mostly preempted.",
+		},
+		"no class has half": {
+			at50: splitOf(ns(400, 300, 300, 0, 0)), at99: splitOf(ns(300, 400, 300, 0, 0)),
+			want: "At the median (1.00 us) 40 % is software, the largest part; at p99 (1.00 us) 40 % is interrupt, the largest part.",
+		},
+		"a long wire leads, but the tail is made by something else": {
+			at50: splitOf(ns(0, 0, 0, 100_000, 0)), at99: splitOf(ns(0, 0, 60_000, 110_000, 0), took(attribution.Throttled, 60_000)),
+			want: "At the median (100 us) 100 % is wire (NIC, PCIe, fabric, peer), and at p99 (170 us) 65 %; what p99 adds to the median is 86 % scheduling, mostly throttled by its cgroup's CPU quota.",
+		},
+		"undecided could turn the order": {
+			at50: splitOf(ns(100, 0, 0, 400, 500)), at99: splitOf(ns(100, 0, 0, 400, 500)),
+			want: "At the median (1.00 us) 50 % and at p99 (1.00 us) 50 % is undecided between wire and late polling, so the largest part is not known.",
+		},
+		"undecided cannot turn the order": {
+			at50: splitOf(ns(100, 0, 0, 700, 200)), at99: splitOf(ns(100, 0, 0, 400, 500)),
+			want: "At the median (1.00 us) 70-90 % is wire (NIC, PCIe, fabric, peer); at p99 (1.00 us) 50 % is undecided between wire and late polling, so the largest part is not known.",
+		},
+		"our own probes are not the job's software": {
+			at50: splitOf(ns(900, 0, 0, 300, 0), took(attribution.Probe, 800)), at99: splitOf(ns(900, 0, 0, 300, 0), took(attribution.Probe, 800)),
+			want: "At the median (1.20 us) 75 % is wire (NIC, PCIe, fabric, peer), and at p99 (1.20 us) 75 %.",
+		},
+	} {
+		r := &attribution.Report{AtP50: c.at50, AtP99: c.at99, Causes: c.overall,
+			Latency: attribution.Distribution{Count: 1, P50NS: int64(c.at50.LatencyNS), P99NS: int64(c.at99.LatencyNS)}}
+		if got := verdict(r); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+func TestIdleness(t *testing.T) {
+	busy := attribution.Queue{Posted: 9, IdleNS: 400, WindowNS: 1000, IdleRunning: 400}
+	idle := attribution.Queue{Posted: 9, IdleNS: 900, WindowNS: 1000, IdleRunnable: 900}
+	asleep := attribution.Queue{Posted: 9, IdleNS: 600, WindowNS: 1000, IdleAsleep: 500, IdleRunning: 100, IdleSyscalls: []attribution.Culprit{{Name: "futex"}}}
+	unused := attribution.Queue{IdleNS: 1000, WindowNS: 1000}
+	for want, queues := range map[string][]attribution.Queue{
+		"": {busy, idle, unused},
+		"Nothing was in flight for 90 % of the window; meanwhile its posting thread was mostly waiting for a CPU.":                           {idle},
+		"Even the busiest queue pair had nothing in flight for 60 % of the window; meanwhile its posting thread was mostly asleep in futex.": {idle, asleep, unused},
+	} {
+		if got := idleness(&attribution.Report{Queues: queues}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
