@@ -148,6 +148,9 @@ func nothingMeasured(r *attribution.Report) (n nothing) {
 		}
 	}
 	n.why = append(n.why, missingProbes(r)...)
+	if len(allDoubts(r)) > 0 {
+		n.do = append(n.do, "Read DOUBTS below: what is said there may be the reason.")
+	}
 	return n
 }
 

@@ -152,13 +152,7 @@ func cost(p *page, r *attribution.Report) {
 	}
 	p.heading("COST OF OBSERVING", "calibrated in this run")
 	window := float64(windowNS(c))
-	entries, returns := probeHits(c)
-	hits := fmt.Sprintf("%s of the target", counted(entries+returns, "trap"))
-	if r.Latency.Count > 0 {
-		hits += fmt.Sprintf(" (%.1f a measured work request)", float64(entries+returns)/float64(r.Latency.Count))
-	}
-	hits += trapCost(c.Cost, float64(entries), float64(returns), window)
-	lines := []string{hits + "."}
+	lines := []string{trapSentence(r, window)}
 	if r.Probe.TotalNS > 0 {
 		lines = append(lines, fmt.Sprintf("Inside the latencies: %s, %s on average (cause software.probe).",
 			percent(float64(r.Probe.TotalNS), float64(r.Latency.TotalNS)), duration(r.Probe.MeanNS)))
@@ -168,6 +162,24 @@ func cost(p *page, r *attribution.Report) {
 			duration(float64(c.Cost.CPUTime)), percent(float64(c.Cost.CPUTime), window)))
 	}
 	p.prose("  ", "", strings.Join(lines, " "))
+}
+
+// trapSentence: how often the target ran into our probes, and what that cost.
+func trapSentence(r *attribution.Report, window float64) string {
+	c := context(r)
+	entries, returns := probeHits(c)
+	if entries+returns == 0 && r.WRs.Posted > 0 {
+		s := "How often the target ran into our probes was not counted"
+		if c.Cost.TrapNS > 0 {
+			s += "; one entry costs " + duration(c.Cost.TrapNS)
+		}
+		return s + "."
+	}
+	s := fmt.Sprintf("%s of the target", counted(entries+returns, "trap"))
+	if r.Latency.Count > 0 {
+		s += fmt.Sprintf(" (%.1f a measured work request)", float64(entries+returns)/float64(r.Latency.Count))
+	}
+	return s + trapCost(c.Cost, float64(entries), float64(returns), window) + "."
 }
 
 // trapCost of so many probe hits: a range, as some of the probed instructions
