@@ -31,12 +31,12 @@ type Result struct {
 // How much is measured. A single-stepped probe takes 10 us in some virtual
 // machines, an emulated one 1 us; a round takes 3 ms there.
 const (
-	emulatedCalls = 400
-	steppedCalls  = 100
-	maxRounds     = 41
-	minRounds     = 3
-	budget        = 120 * time.Millisecond // after which no round is begun
-	patience      = 5 * time.Second        // with a machine that does not get to it
+	probedCalls = 100
+	bareCalls   = 2000
+	maxRounds   = samples / probedCalls
+	minRounds   = 3
+	timeBudget  = 120 * time.Millisecond // after which no round is begun
+	patience    = 5 * time.Second        // with a machine that does not get to it
 )
 
 // Run measures, in less than 300 ms on a machine that is not overloaded. The
@@ -52,31 +52,23 @@ func Run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	defer c.stop()
-	kinds := []*kind{
-		{at: c.program.emulated, calls: emulatedCalls},
-		{at: c.program.stepped, calls: steppedCalls},
-	}
+	kinds := []*kind{{at: c.program.emulated}, {at: c.program.stepped}}
 	defer func() {
 		go func() {
 			for _, k := range kinds {
-				if k.probes != nil {
-					k.probes.close()
-				}
+				k.close()
 			}
 		}()
 	}()
 	for _, k := range kinds {
-		if k.probes, err = newProbes(); err != nil {
-			return Result{}, err
-		}
-		if err = k.probes.attach(c, k.at); err != nil {
+		if err := k.attach(c); err != nil {
 			return Result{}, err
 		}
 	}
 	if err := rounds(ctx, c, kinds); err != nil {
 		return Result{}, err
 	}
-	res := Result{}
+	var res Result
 	var errs [2]error
 	res.Emulated, errs[0] = kinds[0].trap()
 	res.Stepped, errs[1] = kinds[1].trap()
@@ -87,30 +79,52 @@ func Run(ctx context.Context) (Result, error) {
 // kind is what is measured of one kind of function.
 type kind struct {
 	at     [variants]int
-	calls  uint32
-	probes *probes
-	times  [variants][]float64 // ns per call, a value for each round
+	probes [variants]*probes // none on the bare one
+	bare   []float64         // ns of CPU time per call, a value for each round
 }
 
-// rounds measures all variants of all kinds in turn, so that what else the
-// machine does meets all of them.
+func (k *kind) attach(c *child) error {
+	for _, v := range []int{entry, pair} {
+		p, err := newProbes()
+		if err != nil {
+			return err
+		}
+		k.probes[v] = p
+		if err := p.attach(c, k.at[v], v == pair); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kind) close() {
+	for _, p := range k.probes {
+		if p != nil {
+			p.close() // of no consequence: they end with this process too
+		}
+	}
+}
+
+// rounds calls all functions in turn, so that what else the machine does meets
+// all of them.
 func rounds(ctx context.Context, c *child, kinds []*kind) error {
 	began := time.Now()
-	for n := range maxRounds + 1 {
-		if n > minRounds && time.Since(began) > budget {
+	for n := range maxRounds {
+		if n >= minRounds && time.Since(began) > timeBudget {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		for _, k := range kinds {
-			for v := range variants {
-				took, err := c.run(k.at[v], k.calls)
-				if err != nil {
+			took, err := c.run(k.at[bare], bareCalls)
+			if err != nil {
+				return err
+			}
+			k.bare = append(k.bare, float64(took)/bareCalls)
+			for _, v := range []int{entry, pair} {
+				if _, err := c.run(k.at[v], probedCalls); err != nil {
 					return err
-				}
-				if n > 0 { // the first round only warms up
-					k.times[v] = append(k.times[v], float64(took)/float64(k.calls))
 				}
 			}
 		}
@@ -118,19 +132,25 @@ func rounds(ctx context.Context, c *child, kinds []*kind) error {
 	return nil
 }
 
-// trap evaluates the rounds of a kind.
+// trap evaluates the rounds of a kind. The time from one entry to the next is
+// all that a probed call takes; being taken of single calls, its median does not
+// move when something else has the CPU for a while.
 func (k *kind) trap() (Trap, error) {
-	between, err := k.probes.between()
+	single, _, err := k.probes[entry].read()
 	if err != nil {
 		return Trap{}, err
 	}
-	if len(between) == 0 {
+	both, between, err := k.probes[pair].read()
+	if err != nil {
+		return Trap{}, err
+	}
+	if len(single) == 0 || len(both) == 0 || len(between) == 0 {
 		return Trap{}, errors.New("calibration probes were never hit")
 	}
-	call := median(k.times[bare])
+	call := median(k.bare)
 	return Trap{
-		Entry:  max(0, median(k.times[entry])-call),
-		Pair:   max(0, median(k.times[pair])-call),
+		Entry:  max(0, median(single)-call),
+		Pair:   max(0, median(both)-call),
 		InPost: max(0, median(between)-call),
 	}, nil
 }

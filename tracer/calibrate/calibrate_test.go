@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 )
 
 // The costs depend on the machine and on who else uses it. But no machine
@@ -24,50 +23,43 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The same program without probes: the calls and the answers are as asked.
-func TestChildCounts(t *testing.T) {
+// Every call is seen, at its entry and at its return, and no call of another
+// function is.
+func TestEveryCallIsSeen(t *testing.T) {
 	c, err := startChild(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.stop()
-	p, err := newProbes()
+	k := &kind{at: c.program.emulated}
+	defer k.close()
+	if err := k.attach(c); err != nil {
+		t.Fatal(err)
+	}
+	want := [variants]int{}
+	for _, calls := range []uint32{1, 7, 100} {
+		for v := range variants {
+			if _, err := c.run(k.at[v], calls); err != nil {
+				t.Fatal(err)
+			}
+			want[v] += int(calls)
+		}
+	}
+	single, none, err := k.probes[entry].read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
-	if err := p.attach(c, c.program.emulated); err != nil {
+	both, between, err := k.probes[pair].read()
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, calls := range []uint32{1, 7, 100} {
-		before, err := p.between()
-		if err != nil {
-			t.Fatal(err)
-		}
-		took, err := c.run(c.program.emulated[pair], calls)
-		if err != nil || took <= 0 {
-			t.Fatalf("%d calls took %v, %v", calls, took, err)
-		}
-		after, err := p.between()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := len(after) - len(before); got != int(calls) {
-			t.Errorf("%d calls, %d pairs of time stamps", calls, got)
-		}
-		for _, ns := range after {
-			if ns <= 0 || ns > float64(time.Hour) {
-				t.Errorf("%v ns between the stamps of a pair", ns)
-			}
-		}
+	if len(single) != want[entry] || len(none) != 0 || len(both) != want[pair] || len(between) != want[pair] {
+		t.Errorf("%d and %d, %d and %d times; want %v calls", len(single), len(none), len(both), len(between), want)
 	}
-	// A function without probes is not counted.
-	before, _ := p.between()
-	if _, err := c.run(c.program.emulated[bare], 10); err != nil {
-		t.Fatal(err)
-	}
-	if after, _ := p.between(); len(after) != len(before) {
-		t.Errorf("the bare function has %d pairs", len(after)-len(before))
+	for i, ns := range between {
+		if ns <= 0 || i > 0 && ns >= both[i]+1e9 {
+			t.Errorf("%v ns between the stamps of a pair", ns)
+		}
 	}
 }
 

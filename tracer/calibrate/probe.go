@@ -9,23 +9,28 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// samples is how many pairs the map holds; a power of two.
-const samples = 1024
+// samples is how many times a map holds; a power of two.
+const samples = 4096
 
-// A map's one value: the time stamp of the latest entry, the number of pairs,
-// and for each of the latest pairs the time between its stamps, ns.
+// A map's one value: the time stamp of the latest entry; how many entries there
+// were, and for the latest of them the time since the entry before, ns; and the
+// same for pairs and the time between their two stamps.
 const (
 	stampAt   = 0
-	countAt   = 8
-	betweenAt = 16
+	entriesAt = 8
+	pairsAt   = 16
+	sinceAt   = 24
+	betweenAt = sinceAt + 8*samples
 	valueSize = betweenAt + 8*samples
 )
 
-// probes are the programs for one kind of function, and their links.
+// probes of one function: an entry program, which may have a return program
+// beside it.
 type probes struct {
-	times        *ebpf.Map
-	entry, exit_ *ebpf.Program
-	links        []link.Link
+	times  *ebpf.Map
+	enter  *ebpf.Program
+	leave  *ebpf.Program
+	placed []link.Link
 }
 
 // newProbes loads the programs: what every probe of the tracer does at least,
@@ -39,21 +44,9 @@ func newProbes() (*probes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the calibration map: %w", err)
 	}
-	if p.entry, err = load("calibrate_entry", p.begin("store"), asm.Instructions{
-		asm.StoreMem(asm.R0, stampAt, asm.R6, asm.DWord).WithSymbol("store"),
-	}); err == nil {
-		p.exit_, err = load("calibrate_exit", p.begin("between"), asm.Instructions{
-			asm.LoadMem(asm.R1, asm.R0, stampAt, asm.DWord).WithSymbol("between"),
-			asm.Sub.Reg(asm.R6, asm.R1),
-			asm.LoadMem(asm.R1, asm.R0, countAt, asm.DWord),
-			asm.Mov.Reg(asm.R2, asm.R1),
-			asm.Add.Imm(asm.R1, 1),
-			asm.StoreMem(asm.R0, countAt, asm.R1, asm.DWord),
-			asm.And.Imm(asm.R2, samples-1),
-			asm.LSh.Imm(asm.R2, 3),
-			asm.Add.Reg(asm.R0, asm.R2),
-			asm.StoreMem(asm.R0, betweenAt, asm.R6, asm.DWord),
-		})
+	stamp := asm.StoreMem(asm.R0, stampAt, asm.R6, asm.DWord)
+	if p.enter, err = load("calibrate_enter", p.sample(entriesAt, sinceAt, stamp)); err == nil {
+		p.leave, err = load("calibrate_leave", p.sample(pairsAt, betweenAt))
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.close())
@@ -61,10 +54,10 @@ func newProbes() (*probes, error) {
 	return &p, nil
 }
 
-// begin takes the time into R6 and the map's value into R0, and goes on at a
-// symbol if there is one.
-func (p *probes) begin(next string) asm.Instructions {
-	return asm.Instructions{
+// sample takes the time, and keeps the time since the stamp in the map among
+// those at an offset, counted by what is at another.
+func (p *probes) sample(count int16, times int32, before ...asm.Instruction) asm.Instructions {
+	code := asm.Instructions{
 		asm.FnKtimeGetNs.Call(),
 		asm.Mov.Reg(asm.R6, asm.R0),
 		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
@@ -72,19 +65,29 @@ func (p *probes) begin(next string) asm.Instructions {
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -4),
 		asm.FnMapLookupElem.Call(),
-		asm.JNE.Imm(asm.R0, 0, next),
+		asm.JNE.Imm(asm.R0, 0, "there"),
 		asm.Return(),
+		asm.LoadMem(asm.R7, asm.R0, stampAt, asm.DWord).WithSymbol("there"),
 	}
+	code = append(code, before...)
+	return append(code,
+		asm.Sub.Reg(asm.R6, asm.R7),
+		asm.LoadMem(asm.R1, asm.R0, count, asm.DWord),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R0, count, asm.R1, asm.DWord),
+		asm.And.Imm(asm.R2, samples-1),
+		asm.LSh.Imm(asm.R2, 3),
+		asm.Add.Reg(asm.R0, asm.R2),
+		asm.Add.Imm(asm.R0, times), // beyond what an instruction's offset holds
+		asm.StoreMem(asm.R0, 0, asm.R6, asm.DWord),
+	)
 }
 
-func load(name string, parts ...asm.Instructions) (*ebpf.Program, error) {
-	var code asm.Instructions
-	for _, p := range parts {
-		code = append(code, p...)
-	}
-	code = append(code, asm.Mov.Imm(asm.R0, 0), asm.Return())
+func load(name string, code asm.Instructions) (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.Kprobe, License: "Dual BSD/GPL", Instructions: code,
+		Name: name, Type: ebpf.Kprobe, License: "Dual BSD/GPL",
+		Instructions: append(code, asm.Mov.Imm(asm.R0, 0), asm.Return()),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load the calibration program: %w", err)
@@ -92,50 +95,50 @@ func load(name string, parts ...asm.Instructions) (*ebpf.Program, error) {
 	return prog, nil
 }
 
-// attach puts an entry probe on one function and a pair on another.
-func (p *probes) attach(c *child, at [variants]int) error {
+// attach puts the probes on the function at an offset of the child's code.
+func (p *probes) attach(c *child, offset int, withReturn bool) error {
 	exe, err := link.OpenExecutable(c.path)
 	if err != nil {
 		return fmt.Errorf("attach calibration probes: %w", err)
 	}
-	for _, a := range []struct {
-		variant int
-		prog    *ebpf.Program
-		attach  func(string, *ebpf.Program, *link.UprobeOptions) (link.Link, error)
-	}{
-		{entry, p.entry, exe.Uprobe}, {pair, p.entry, exe.Uprobe}, {pair, p.exit_, exe.Uretprobe},
-	} {
-		l, err := a.attach("", a.prog, &link.UprobeOptions{
-			Address: uint64(codeOffset + at[a.variant]), PID: c.cmd.Process.Pid,
-		})
-		if err != nil {
-			return fmt.Errorf("attach calibration probes: %w", err)
+	opt := &link.UprobeOptions{Address: uint64(codeOffset + offset), PID: c.cmd.Process.Pid}
+	l, err := exe.Uprobe("", p.enter, opt)
+	if err == nil {
+		p.placed = append(p.placed, l)
+		if withReturn {
+			if l, err = exe.Uretprobe("", p.leave, opt); err == nil {
+				p.placed = append(p.placed, l)
+			}
 		}
-		p.links = append(p.links, l)
+	}
+	if err != nil {
+		return fmt.Errorf("attach calibration probes: %w", err)
 	}
 	return nil
 }
 
-// between returns the times between the stamps of the latest pairs, ns.
-func (p *probes) between() ([]float64, error) {
-	var value [valueSize / 8]uint64
-	if err := p.times.Lookup(uint32(0), &value); err != nil {
-		return nil, fmt.Errorf("read the calibration map: %w", err)
+// read returns the times between entries and those between the stamps of pairs, ns.
+func (p *probes) read() (since, between []float64, err error) {
+	value := make([]uint64, valueSize/8)
+	if err := p.times.Lookup(uint32(0), value); err != nil {
+		return nil, nil, fmt.Errorf("read the calibration map: %w", err)
 	}
-	n := min(value[countAt/8], samples)
-	times := make([]float64, n)
-	for i := range times {
-		times[i] = float64(value[betweenAt/8+i])
+	times := func(count, at int) []float64 {
+		t := make([]float64, min(value[count/8], samples))
+		for i := range t {
+			t[i] = float64(value[at/8+i])
+		}
+		return t
 	}
-	return times, nil
+	return times(entriesAt, sinceAt), times(pairsAt, betweenAt), nil
 }
 
 // close takes the probes out. That waits for the kernel to be done with them,
 // some 0.1 s each.
 func (p *probes) close() error {
 	var errs []error
-	for _, l := range p.links {
+	for _, l := range p.placed {
 		errs = append(errs, l.Close())
 	}
-	return errors.Join(append(errs, p.entry.Close(), p.exit_.Close(), p.times.Close())...)
+	return errors.Join(append(errs, p.enter.Close(), p.leave.Close(), p.times.Close())...)
 }
