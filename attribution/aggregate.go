@@ -95,16 +95,18 @@ func (a *aggregates) add(m *measured) {
 		a.errors[m.status]++
 		return
 	}
-	if a.line.full() {
+	if a.line.due() {
 		a.settle(a.line.take())
 	}
-	d := a.line.next()
-	d.keep(m)
-	d.queue, d.floor = q, nil
+	d := a.line.next(m)
+	d.queue = q
 	if m.receive {
 		q.port.received += int64(m.bytes)
 	} else if !q.shared {
 		a.learn(d)
+	}
+	for a.line.ready() {
+		a.settle(a.line.take())
 	}
 }
 
@@ -130,11 +132,15 @@ func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, dep
 // learn finds what was in front of d, and teaches its floor.
 func (a *aggregates) learn(d *delayed) {
 	m, port := &d.m, d.queue.port
-	w := d.queue.history.enter(m)
+	w := d.queue.history.enter(m, m.postEnd)
 	port.traffic[direction(m.opcode)].enter(transfer{m.done, m.bytes, d.queue.index})
 	f := a.floor(d.queue, m.opcode)
 	d.floor = f
-	if f == nil || !w.known || !certain(m) {
+	if f == nil {
+		return
+	}
+	f.seen++
+	if !w.known || !certain(m) {
 		return
 	}
 	limit := uint64(1)

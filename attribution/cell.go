@@ -5,18 +5,35 @@ type parts struct {
 	latency uint64
 	causes  [numCauses]uint64
 	classes [numClasses]uint64
+	nonzero [numCauses]Cause // the first kinds of them
+	kinds   int
 }
 
 func (p *parts) sum(segments []segment) {
-	*p = parts{}
+	for _, cause := range p.used() {
+		p.causes[cause] = 0
+	}
+	p.latency, p.classes, p.kinds = 0, [numClasses]uint64{}, 0
 	for i := range segments {
-		s := &segments[i]
-		ns := s.end - s.begin
-		p.causes[s.cause] += ns
-		p.classes[s.cause.Class()] += ns
-		p.latency += ns
+		p.add(segments[i].cause, segments[i].end-segments[i].begin)
 	}
 }
+
+func (p *parts) add(cause Cause, ns uint64) {
+	if ns == 0 {
+		return
+	}
+	if p.causes[cause] == 0 {
+		p.nonzero[p.kinds] = cause
+		p.kinds++
+	}
+	p.causes[cause] += ns
+	p.classes[cause.Class()] += ns
+	p.latency += ns
+}
+
+// used are the causes with time.
+func (p *parts) used() []Cause { return p.nonzero[:p.kinds] }
 
 // cell accumulates the work requests that share a key. Two kinds of cells
 // serve every grouping: those by operation and size, and those by queue pair
@@ -39,12 +56,12 @@ func (c *cell) add(p *parts, bytes uint64) {
 			c.classes[i].add(ns)
 		}
 	}
-	for i, ns := range p.causes {
-		if ns > 0 {
-			c.touched[i]++
-		}
+	bucket := c.split.bucket(p.latency)
+	bucket.count++
+	for _, cause := range p.used() {
+		c.touched[cause]++
+		bucket.causes[cause] += p.causes[cause]
 	}
-	c.split.bucket(p.latency).add(&p.causes)
 }
 
 func (c *cell) merge(other *cell) {

@@ -1,10 +1,17 @@
 package attribution
 
-// delayedWRs is how many work requests pass between the moment one teaches its
-// floor and the moment its wire is split. A run shorter than this is split by
-// what all of it has taught; a longer one by what was known up to then. It
-// takes about 1 KiB for each.
-const delayedWRs = 8192
+const (
+	// delayedWRs wait at most between the moment one teaches its floor and the
+	// moment its wire is split. Each takes about 1 KiB.
+	delayedWRs = 4096
+	// settledWRs have taught a floor all that matters, or show that it cannot be
+	// taught: its WRs wait no more. A run in which every floor has fewer is
+	// split by what all of it has taught.
+	settledWRs = 2048
+	// shareWRs pass, where several queue pairs share a port, before it is known
+	// what they finished in the meantime of a WR: they are reaped later.
+	shareWRs = 128
+)
 
 // delayed is a work request that waits for its split.
 type delayed struct {
@@ -13,37 +20,52 @@ type delayed struct {
 	floor *floor // nil: not a WR with a wire to split
 }
 
-// delayLine keeps work requests in the order in which they came. Its places
-// are reused, with the segments they have grown to.
+// delayLine keeps work requests in the order in which they came. Their places
+// are reused, the last one left first: it is still in the cache.
 type delayLine struct {
-	ring []delayed
+	ring [delayedWRs]*delayed
 	head int // the oldest
 	used int
+	free []*delayed
 }
 
-// next is the place for a WR; full says that take has to be called first.
-func (l *delayLine) full() bool { return l.used == delayedWRs }
+// due says that the oldest must leave before the next comes.
+func (l *delayLine) due() bool { return l.used == delayedWRs }
 
-func (l *delayLine) next() *delayed {
-	i := (l.head + l.used) % delayedWRs
-	if i == len(l.ring) {
-		l.ring = append(l.ring, delayed{})
+// ready says that the oldest has nothing to wait for.
+func (l *delayLine) ready() bool {
+	if l.used == 0 {
+		return false
 	}
+	d := l.ring[l.head]
+	if d.floor == nil {
+		return true
+	}
+	return d.floor.seen >= settledWRs && (l.used > shareWRs || !d.queue.port.shared())
+}
+
+// next takes a copy of m into the line.
+func (l *delayLine) next(m *measured) *delayed {
+	var d *delayed
+	if n := len(l.free); n > 0 {
+		d, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		d = new(delayed)
+	}
+	l.ring[(l.head+l.used)%delayedWRs] = d
 	l.used++
-	return &l.ring[i]
+	segments := append(d.m.segments[:0], m.segments...)
+	d.m = *m
+	d.m.segments = segments
+	d.floor = nil
+	return d
 }
 
 // take the oldest. It stays valid until the next call of next.
 func (l *delayLine) take() *delayed {
-	d := &l.ring[l.head]
+	d := l.ring[l.head]
 	l.head = (l.head + 1) % delayedWRs
 	l.used--
+	l.free = append(l.free, d)
 	return d
-}
-
-// keep a copy of m with its segments.
-func (d *delayed) keep(m *measured) {
-	segments := append(d.m.segments[:0], m.segments...)
-	d.m = *m
-	d.m.segments = segments
 }

@@ -17,6 +17,9 @@ type tracedPort struct {
 	isSoftware bool
 }
 
+// shared by several queue pairs.
+func (p *tracedPort) shared() bool { return p.traffic[0].many || p.traffic[1].many }
+
 // direction of the payload: READs bring it.
 func direction(opcode uint8) int {
 	if opcode == opRead {

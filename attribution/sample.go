@@ -11,6 +11,9 @@ const (
 	// sitesMost keys of samples are kept. A profile with more helps nobody, and
 	// some of its readers need gigabytes for it.
 	sitesMost = 8192
+	// foldRest: two folds with fewer WRs between them show that there are more
+	// keys than can be kept; new ones then begin with fewer labels.
+	foldRest = 32 * sitesMost
 	// siteWho culprits are named per site; what others did is charged to nobody.
 	siteWho = 12
 )
@@ -49,15 +52,18 @@ type siteCulprit struct {
 	ns uint64
 }
 
-// sites make the samples.
+// sites make the samples. Those with the most time keep all their labels.
 type sites struct {
 	byKey  map[siteKey]*site
 	last   *site
+	start  uint8 // labels that a new key is without
+	since  int64 // WRs since the last fold
 	folded int64 // sites that lost labels
 	order  []*site
+	spare  []*site
 }
 
-func newSites() sites { return sites{byKey: make(map[siteKey]*site)} }
+func newSites() sites { return sites{byKey: make(map[siteKey]*site), since: foldRest} }
 
 func newSiteKey(m *measured, q *queueState) siteKey {
 	return siteKey{
@@ -85,15 +91,14 @@ func sizeBucket(bytes uint64) uint8 {
 
 func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
 	key := newSiteKey(m, q)
-	at := s.last
-	if at == nil || at.key != key {
-		at = s.at(key)
-		s.last = at
+	if s.last == nil || s.last.key != key {
+		s.last = s.at(key)
 	}
+	at := s.last
 	at.count++
 	at.total += p.latency
-	for i, ns := range p.causes {
-		at.causes[i] += ns
+	for _, cause := range p.used() {
+		at.causes[cause] += p.causes[cause]
 	}
 	for i := range segments {
 		if segments[i].who.kind != nobody {
@@ -102,15 +107,36 @@ func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
 	}
 }
 
+// at finds the site of a key, or of the key with fewer labels.
 func (s *sites) at(key siteKey) *site {
-	at := s.byKey[key]
-	if at == nil {
-		if len(s.byKey) >= sitesMost {
-			s.fold()
+	s.since++
+	for {
+		if at := s.byKey[key]; at != nil {
+			return at
 		}
-		at = &site{key: key}
-		s.byKey[key] = at
+		if key.lost >= s.start {
+			break
+		}
+		key = key.fewerLabels()
 	}
+	if len(s.byKey) >= sitesMost {
+		if s.since < foldRest && s.start < siteLevels {
+			s.start++
+		}
+		s.since = 0
+		s.fold()
+		return s.at(key)
+	}
+	return s.make(key)
+}
+
+func (s *sites) make(key siteKey) *site {
+	at := new(site)
+	if n := len(s.spare); n > 0 {
+		at, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	*at = site{key: key, who: at.who[:0]}
+	s.byKey[key] = at
 	return at
 }
 
@@ -161,19 +187,20 @@ func (s *sites) fold() {
 		slices.SortFunc(s.order, func(a, b *site) int {
 			return cmp.Or(cmp.Compare(b.total, a.total), compareSites(&a.key, &b.key))
 		})
-		for _, at := range s.order[sitesMost/2:] {
+		smaller := s.order[min(sitesMost/2, len(s.order)):]
+		for _, at := range smaller {
 			delete(s.byKey, at.key)
 		}
-		for _, at := range s.order[min(sitesMost/2, len(s.order)):] {
+		for _, at := range smaller {
 			key := at.key.fewerLabels()
 			into := s.byKey[key]
 			if into == nil {
-				into = &site{key: key}
-				s.byKey[key] = into
+				into = s.make(key)
 			}
 			into.merge(at)
-			s.folded++
 		}
+		s.folded += int64(len(smaller))
+		s.spare = append(s.spare, smaller...)
 	}
 }
 

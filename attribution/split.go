@@ -17,13 +17,6 @@ type splitBucket struct {
 	causes [numCauses]uint64
 }
 
-func (b *splitBucket) add(parts *[numCauses]uint64) {
-	b.count++
-	for i, ns := range parts {
-		b.causes[i] += ns
-	}
-}
-
 func (b *splitBucket) merge(other *splitBucket) {
 	b.count += other.count
 	for i, ns := range other.causes {

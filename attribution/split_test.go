@@ -20,11 +20,7 @@ func anyParts() *rapid.Generator[*parts] {
 	return rapid.Custom(func(t *rapid.T) *parts {
 		p := new(parts)
 		for range rapid.IntRange(0, 6).Draw(t, "segments") {
-			cause := Cause(rapid.IntRange(0, int(numCauses)-1).Draw(t, "cause"))
-			ns := anyDuration().Draw(t, "ns")
-			p.causes[cause] += ns
-			p.classes[cause.Class()] += ns
-			p.latency += ns
+			p.add(Cause(rapid.IntRange(0, int(numCauses)-1).Draw(t, "cause")), anyDuration().Draw(t, "ns"))
 		}
 		return p
 	})
@@ -40,7 +36,7 @@ func TestSplitAddsUp(t *testing.T) {
 		table := splitTable{fine: fine}
 		var latencies []uint64
 		for _, p := range all {
-			table.bucket(p.latency).add(&p.causes)
+			table.bucket(p.latency).merge(&splitBucket{1, p.causes})
 			latencies = append(latencies, p.latency)
 		}
 		b := table.around(int64(len(all)), permille)

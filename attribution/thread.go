@@ -21,15 +21,24 @@ type exposure struct {
 func newExposure() exposure { return exposure{threads: make(map[uint32]*exposedThread)} }
 
 func (e *exposure) add(q *queueState, segments []segment) {
-	for i := range segments {
+	for i := 0; i < len(segments); {
 		s := &segments[i]
-		switch class := s.cause.Class(); class {
+		class, end := s.cause.Class(), s.end
+		// What follows without a gap, in the same class and thread, is one interval.
+		for i++; i < len(segments); i++ {
+			next := &segments[i]
+			if next.begin != end || next.tid != s.tid || next.cause.Class() != class {
+				break
+			}
+			end = next.end
+		}
+		switch class {
 		case Wire:
-			q.exposedWire.add(s.begin, s.end)
+			q.exposedWire.add(s.begin, end)
 		case Undecided:
-			q.exposedUndecided.add(s.begin, s.end)
+			q.exposedUndecided.add(s.begin, end)
 		default:
-			e.thread(s.tid).classes[class].add(s.begin, s.end)
+			e.thread(s.tid).classes[class].add(s.begin, end)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import "math/bits"
 type floor struct {
 	key    floorKey
 	points [floorPoints]*floorPoint
+	seen   int64 // WRs, those in doubt included
 	count  int64 // WRs learnt from
 	idle   int64 // of them posted to an idle queue
 	refit  int64 // count at which the fit is due again

@@ -29,7 +29,7 @@ type sendHistory struct {
 // waiting describes what a WR found in front of it when it was posted.
 type waiting struct {
 	prevDone uint64 // done of the previous signalled WR, 0: none known
-	ahead    uint64 // bytes posted before it and not done at its post_end
+	ahead    uint64 // bytes posted before it and not done at its post_end, or later
 	earlier  uint64 // bytes of unsignalled WRs of earlier calls, done with it
 	// readDone[i] is done of the READ or atomic 1<<i places before, 0: none known.
 	readDone  [readSteps]uint64
@@ -40,10 +40,11 @@ type waiting struct {
 // readSteps are the limits of READs in flight that are told apart: 1, 2, 4, 8, 16.
 const readSteps = 5
 
-// enter a completed WR and say what had been in front of it.
-func (h *sendHistory) enter(m *measured) waiting {
+// enter a completed WR and say what had been in front of it. ahead is what was
+// not done at since: bytesAhead of it.
+func (h *sendHistory) enter(m *measured, since uint64) waiting {
 	w := waiting{prevDone: h.lastDone, earlier: earlierBytes(m)}
-	w.ahead, w.known = h.bytesAhead(m.postEnd)
+	w.ahead, w.known = h.bytesAhead(since)
 	w.ahead += w.earlier
 	done := max(m.done, h.lastDone)
 	if isRead(m.opcode) {
@@ -73,8 +74,13 @@ func (h *sendHistory) push(f finishedWR) {
 	if h.ring == nil {
 		h.ring = make([]finishedWR, historyStart)
 	}
-	h.ring[h.count%uint64(len(h.ring))] = f
+	h.ring[h.count&uint64(len(h.ring)-1)] = f
 	h.count++
+}
+
+// at is the entry so many before the last one.
+func (h *sendHistory) at(back uint64) *finishedWR {
+	return &h.ring[(h.count-1-back)&uint64(len(h.ring)-1)]
 }
 
 // bytesAhead counts what was posted before t and done only after it. known is
@@ -82,18 +88,22 @@ func (h *sendHistory) push(f finishedWR) {
 func (h *sendHistory) bytesAhead(t uint64) (ahead uint64, known bool) {
 	size := uint64(len(h.ring))
 	kept := min(h.count, size)
-	// The number of the last ones that were done after t, by bisection.
-	low, high := uint64(0), kept
+	// The number of the last ones that were done after t: by doubling, then by
+	// bisection.
+	low, high := uint64(0), min(1, kept)
+	for high < kept && h.at(high).done > t {
+		low, high = high+1, min(2*high+1, kept)
+	}
 	for low < high {
 		middle := (low + high) / 2
-		if h.ring[(h.count-1-middle)%size].done > t {
+		if h.at(middle).done > t {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
 	if low < kept {
-		return h.bytes - h.ring[(h.count-1-low)%size].bytes, true
+		return h.bytes - h.at(low).bytes, true
 	}
 	if kept == size && kept > 0 {
 		h.grow()
@@ -107,7 +117,7 @@ func (h *sendHistory) grow() {
 	}
 	ring := make([]finishedWR, 2*len(h.ring))
 	for i := uint64(1); i <= uint64(len(h.ring)); i++ {
-		ring[(h.count-i)%uint64(len(ring))] = h.ring[(h.count-i)%uint64(len(h.ring))]
+		ring[(h.count-i)&uint64(len(ring)-1)] = *h.at(i - 1)
 	}
 	h.ring = ring
 }

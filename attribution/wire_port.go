@@ -23,7 +23,7 @@ const (
 )
 
 func (p *portTraffic) at(back uint64) *transfer {
-	return &p.ring[(p.count-1-back)%uint64(len(p.ring))]
+	return &p.ring[(p.count-1-back)&(portTransfers-1)]
 }
 
 func (p *portTraffic) enter(t transfer) {

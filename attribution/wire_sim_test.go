@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
 )
 
 // simPath is a simulated NIC, wire and peer: the truth that the split of the
@@ -147,6 +149,7 @@ func testQP(num uint32) *queuePair {
 // when floors are known, beside what really happened.
 type splitRun struct {
 	agg            *aggregates
+	report         *Report
 	causes         [numCauses]uint64
 	wire           uint64
 	queued, shared uint64
@@ -166,26 +169,23 @@ func splitAll(t testing.TB, all []simWR) *splitRun {
 
 func splitWith(t testing.TB, cfg Config, all []simWR) *splitRun {
 	t.Helper()
-	if len(all) > delayedWRs {
-		t.Fatalf("%d WRs: the first ones would leave the delay line", len(all))
+	r := &splitRun{}
+	settled := 0
+	cfg.Observe = func(wr *WR, segments []Segment) {
+		m := &all[settled].m
+		settled++
+		if wr.Index != m.index || wr.QPNum != m.qp.num {
+			t.Fatalf("WR %d of queue pair %d is settled, not %d of %d", wr.Index, wr.QPNum, m.index, m.qp.num)
+		}
+		r.wrs = append(r.wrs, splitWR{all[settled-1], checkPartition(t, m, segments)})
 	}
-	r := &splitRun{agg: newAggregates(cfg, nil)}
+	r.agg = newAggregates(cfg, nil)
 	for i := range all {
 		r.agg.add(&all[i].m)
 	}
-	for _, f := range r.agg.lines {
-		f.fitLine(&r.agg.fits, r.agg.port(portName{f.key.device, f.key.port}).link)
-	}
-	for i := range all {
-		d := r.agg.line.take()
-		r.agg.settle(d)
-		p := r.agg.parts
-		checkPartition(t, &all[i].m, p, r.agg.wires.segments)
-		w := splitWR{all[i], p}
-		r.wrs = append(r.wrs, w)
-		if all[i].m.receive {
-			continue
-		}
+	r.report = r.agg.finish(&event.Context{}, nil)
+	for _, w := range r.wrs {
+		p := w.parts
 		for c, ns := range p.causes {
 			r.causes[c] += ns
 		}
@@ -197,24 +197,22 @@ func splitWith(t testing.TB, cfg Config, all []simWR) *splitRun {
 	return r
 }
 
-func checkPartition(t testing.TB, m *measured, p parts, segments []segment) {
+// checkPartition of the segments a WR is split into: they tile its latency, and
+// no class has gained or lost.
+func checkPartition(t testing.TB, m *measured, segments []Segment) (p parts) {
 	t.Helper()
-	if p.latency != m.latency() {
-		t.Fatalf("parts of WR %d add up to %d, latency is %d", m.index, p.latency, m.latency())
-	}
 	var was parts
 	was.sum(m.segments)
-	if was.classes != p.classes {
-		t.Fatalf("classes of WR %d were %v and are %v", m.index, was.classes, p.classes)
-	}
-	for i := range segments {
-		if segments[i].begin >= segments[i].end {
-			t.Fatalf("segment %+v of WR %d", segments[i], m.index)
-		}
-		if i > 0 && segments[i].begin != segments[i-1].end && was.latency > 0 {
-			t.Fatalf("WR %d: %+v does not follow %+v", m.index, segments[i], segments[i-1])
+	for i, s := range segments {
+		p.add(s.Cause, s.End-s.Begin)
+		if s.Begin >= s.End || i > 0 && s.Begin != segments[i-1].End {
+			t.Fatalf("WR %d: segments %+v", m.index, segments)
 		}
 	}
+	if p.latency != m.latency() || was.classes != p.classes {
+		t.Fatalf("WR %d of %d ns in %v became %d ns in %v", m.index, m.latency(), was.classes, p.latency, p.classes)
+	}
+	return p
 }
 
 // share of the wire time, in percent.

@@ -30,17 +30,16 @@ type wireSplitter struct {
 func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory, stall *wireStall) []segment {
 	m, f := &d.m, d.floor
 	s.own = wireStall{}
-	late, known := history.bytesAhead(m.postEnd + f.fit.base)
-	waiting := history.enter(m)
+	waiting := history.enter(m, m.postEnd+f.fit.base)
 	begin, end, found := wireBounds(m.segments)
-	if !found || !known || !f.fit.known {
+	if !found || !waiting.known || !f.fit.known {
 		return m.segments
 	}
 	f.split++
 	if begin >= stall.end {
 		*stall = wireStall{cause: Excess}
 	}
-	start, queued := f.fit.serviceStart(m, &waiting, late, begin, end)
+	start, queued := f.fit.serviceStart(m, &waiting, begin, end)
 	s.pieces = appendPiece(s.pieces[:0], SendQueue, begin, queued)
 	s.pieces = appendPiece(s.pieces, stall.cause, queued, start)
 	s.service(d, port, start, end)
@@ -66,15 +65,16 @@ func wireBounds(segments []segment) (begin, end uint64, found bool) {
 }
 
 // serviceStart is when the NIC turned to m, and until when before that m
-// waited for its own queue pair. late are the bytes in front of it that were
-// done more than a base after its post: they were not on their way yet.
-func (f *fit) serviceStart(m *measured, w *waiting, late, begin, end uint64) (start, queued uint64) {
+// waited for its own queue pair: as long as those bytes in front of it take
+// that were done more than a base after its post (w.ahead). The others were on
+// their way already.
+func (f *fit) serviceStart(m *measured, w *waiting, begin, end uint64) (start, queued uint64) {
 	free := uint64(0)
 	if w.prevDone > f.base {
 		free = w.prevDone - f.base + f.perByte.of(w.earlier)
 	}
 	// An eighth more: the rate is fitted to the fastest tenth.
-	ahead := begin + f.perByte.of(late+w.earlier)*9/8
+	ahead := begin + f.perByte.of(w.ahead)*9/8
 	if isRead(m.opcode) {
 		limit := uint64(m.qp.maxRDAtomic)
 		if limit == 0 {

@@ -203,7 +203,7 @@ func TestStallIsNotCalledSendQueue(t *testing.T) {
 		if got := r.share(SendQueue); got > 2 {
 			t.Errorf("depth %d: send-queue takes %.2f %%", depth, got)
 		}
-		incidents := r.agg.finish(&event.Context{}, nil).Incidents
+		incidents := r.report.Incidents
 		if len(incidents) < 20 {
 			t.Fatalf("depth %d: %d incidents of 20 stalls", depth, len(incidents))
 		}

@@ -1,0 +1,134 @@
+package attribution
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// scripted is a timeline that repeats: 30 ns running, 20 runnable, 50 asleep in read.
+type scripted struct{ asked []interval }
+
+func (s *scripted) walk(tid uint32, begin, end uint64, span func(threadState, uint64, uint64, int32)) {
+	s.asked = append(s.asked, interval{begin, end})
+	for at := begin; at < end; {
+		stage, stop := at%100, at-at%100
+		state, syscall := stateRunning, int32(-1)
+		switch {
+		case stage < 30:
+			stop += 30
+		case stage < 50:
+			state, stop = stateRunnable, stop+50
+		default:
+			state, syscall, stop = stateAsleep, 0, stop+100
+		}
+		span(state, at, min(stop, end), syscall)
+		at = min(stop, end)
+	}
+}
+
+func TestQueueIsDescribed(t *testing.T) {
+	threads := &scripted{}
+	a := newAggregates(Config{}, threads)
+	qp := testQP(5)
+	// Two WRs from 1000, done at 2000 and 3000; idle until 4000; one WR that is
+	// done at 4500; idle until the end at 5000.
+	a.posted(qp, 1000, 7, 0, 4096, 0)
+	a.posted(qp, 1100, 7, 4, 64, 1)
+	a.retired(qp, 2000, 1, 4096, 1)
+	a.retired(qp, 3000, 1, 64, 0)
+	a.posted(qp, 4000, 7, 0, 4096, 0)
+	a.retired(qp, 4500, 1, 4096, 0)
+	ctx := &event.Context{Window: event.Window{Begin: 0, End: 5000}}
+	r := a.finish(ctx, []*queuePair{qp, testQP(6)})
+	seconds := float64(ctx.Window.End) / 1e9
+	want := []Queue{{
+		PID: 100, QPNum: 5, Device: "mlx5_0", Peer: "lid 1 qp 0x99", Posted: 3, DepthMean: 1.0 / 3, DepthMax: 1, QueueSize: 128,
+		// Before the first post nobody was asked.
+		IdleNS: 1000 + 1000 + 500, WindowNS: 5000, IdleRunning: 450, IdleRunnable: 300, IdleAsleep: 750, IdleUnknown: 1000,
+		IdleSyscalls: []Culprit{{Name: "read", TotalNS: 750, Count: 15}},
+		BytesPerSec:  8256 / seconds, WRsPerSec: 3 / seconds,
+	}, {
+		PID: 100, QPNum: 6, Device: "mlx5_0", Peer: "lid 1 qp 0x99", QueueSize: 128, IdleNS: 5000, WindowNS: 5000, IdleUnknown: 5000,
+	}}
+	if diff := cmp.Diff(want, r.Queues); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]interval{{3000, 4000}, {4500, 5000}}, threads.asked, cmp.AllowUnexported(interval{})); diff != "" {
+		t.Error(diff)
+	}
+	if p := r.Ports[0]; p.TracedSent != 8192 || p.TracedRecv != 64 || p.PortSent != -1 || p.PortRecv != -1 {
+		t.Errorf("port %+v", p)
+	}
+}
+
+func TestQueueMadeInTheWindow(t *testing.T) {
+	a := newAggregates(Config{}, nil)
+	qp := testQP(5)
+	qp.created = 3000
+	a.posted(qp, 3500, 7, 0, 64, 0)
+	q := a.finish(&event.Context{Window: event.Window{Begin: 1000, End: 5000}}, []*queuePair{qp}).Queues[0]
+	if q.WindowNS != 2000 || q.IdleNS != 500 || q.IdleUnknown != 500 {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestPortCounters(t *testing.T) {
+	a := newAggregates(Config{}, nil)
+	qp := testQP(5)
+	qp.port = 0 // not known: the device has one
+	for range 1000 {
+		a.posted(qp, 10, 1, 0, 4096, 0)
+	}
+	ctx := portContext("mlx5_0", moved("port_xmit_data", 1_100_000), moved("port_rcv_data", 20_000))
+	p := a.finish(ctx, nil).Ports
+	want := []PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 100e9, TracedBPS: 4_096_000 * 8 / 10.0, TracedSent: 4_096_000, PortSent: 4_400_000, PortRecv: 80_000}}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBypass(t *testing.T) {
+	ucx := []event.Mapping{{PID: 100, Path: "/usr/lib/x86_64-linux-gnu/ucx/libuct_ib.so.0.0.0"}}
+	busy := []event.PortCounter{moved("port_xmit_data", 5_000_000), moved("port_rcv_data", 5_000_000)}
+	for _, c := range []struct {
+		name     string
+		mappings []event.Mapping
+		counters []event.PortCounter
+		posts    int
+		state    uint32
+		bypass   bool
+		says     string
+	}{
+		{"UCX rc_mlx5", ucx, busy, 0, stateReadyToSend, true, "bypasses the verbs library (UCX rc_mlx5"},
+		{"UCX rc_verbs posts on one of its queue pairs", ucx, busy, 9, stateReadyToSend, false, ""},
+		{"UCX, idle", ucx, []event.PortCounter{moved("port_xmit_data", 100), moved("port_rcv_data", 100)}, 0, stateReadyToSend, false, ""},
+		{"UCX, port without counters", ucx, nil, 0, stateReadyToSend, true, "may bypass the verbs library"},
+		{"queue pair not ready to send", ucx, busy, 0, 1, false, ""},
+		{"passive side of ib_write_bw", nil, busy, 0, stateReadyToSend, false, "the passive side"},
+		{"nothing known", nil, nil, 0, stateReadyToSend, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newAggregates(Config{}, nil)
+			first, second := testQP(5), testQP(6)
+			first.state, second.state = c.state, c.state
+			for range c.posts {
+				a.posted(second, 10, 1, 2, 64, 0)
+			}
+			ctx := portContext("mlx5_0", c.counters...)
+			ctx.Mappings = c.mappings
+			r := a.finish(ctx, []*queuePair{first, second})
+			for _, q := range r.Queues {
+				if q.Bypass != c.bypass {
+					t.Errorf("queue pair %d: bypass is %t", q.QPNum, q.Bypass)
+				}
+			}
+			said := strings.Join(r.Doubts, "; ")
+			if c.says == "" && strings.Contains(said, "posted") || !strings.Contains(said, c.says) {
+				t.Errorf("said %q, want %q", said, c.says)
+			}
+		})
+	}
+}
