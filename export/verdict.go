@@ -107,6 +107,9 @@ func reason(s shares, split attribution.Split, r *attribution.Report) string {
 	return ""
 }
 
+// otherCulprits is the name of those that have no place in a list of culprits.
+const otherCulprits = "(other)"
+
 // leadingCulprit is who took at least half of a cause: around the percentile
 // where that is known, else over all work requests.
 func leadingCulprit(c attribution.CauseTotal, r *attribution.Report) string {
@@ -114,7 +117,7 @@ func leadingCulprit(c attribution.CauseTotal, r *attribution.Report) string {
 		if known.Cause != c.Cause || len(known.Who) == 0 {
 			continue
 		}
-		if known.Who[0].TotalNS < known.TotalNS/2 {
+		if known.Who[0].TotalNS < known.TotalNS/2 || known.Who[0].Name == otherCulprits {
 			return ""
 		}
 		return known.Who[0].Name
