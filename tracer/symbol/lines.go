@@ -21,6 +21,7 @@ var debugSections = []string{
 // debugInfo finds source lines and inlined calls in DWARF.
 type debugInfo struct {
 	data  *dwarf.Data
+	size  int                     // of .debug_info
 	units []span                  // compilation units, by address
 	subs  map[dwarf.Offset][]span // per unit: subprograms, by address
 }
@@ -63,9 +64,51 @@ func openDebugInfo(e *elf.File, left *budget) (d *debugInfo, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read debug information: %w", err)
 	}
-	d = &debugInfo{data: data, subs: map[dwarf.Offset][]span{}}
-	d.readUnits()
-	return d, nil
+	return newDebugInfo(data, int(e.Section(".debug_info").Size)), nil
+}
+
+// newDebugInfo indexes the compilation units.
+func newDebugInfo(data *dwarf.Data, size int) *debugInfo {
+	d := &debugInfo{data: data, size: size, subs: map[dwarf.Offset][]span{}}
+	w := d.walk(0)
+	for {
+		e := w.next()
+		if e == nil {
+			break // units after a damaged one are not found
+		}
+		if e.Tag == dwarf.TagCompileUnit {
+			d.units = d.appendSpans(d.units, e)
+		}
+		w.SkipChildren()
+	}
+	sortSpans(d.units)
+	return d
+}
+
+// walker reads entries in order. Siblings may be linked in a circle: an entry
+// takes two bytes at least, which bounds how many there are.
+type walker struct {
+	*dwarf.Reader
+	left int
+}
+
+func (d *debugInfo) walk(from dwarf.Offset) *walker {
+	r := d.data.Reader()
+	r.Seek(from)
+	return &walker{r, d.size / 2}
+}
+
+// next returns the next entry, nil at the end or where there is damage.
+func (w *walker) next() *dwarf.Entry {
+	if w.left == 0 {
+		return nil
+	}
+	w.left--
+	e, err := w.Next()
+	if err != nil {
+		return nil
+	}
+	return e
 }
 
 // readDWARF reads the sections. elf.File.DWARF would read all that there are.
@@ -96,22 +139,6 @@ func readDWARF(e *elf.File) (*dwarf.Data, error) {
 		}
 	}
 	return data, nil
-}
-
-// readUnits indexes the compilation units.
-func (d *debugInfo) readUnits() {
-	r := d.data.Reader()
-	for {
-		e, err := r.Next()
-		if e == nil || err != nil {
-			break // units after a damaged one are not found
-		}
-		if e.Tag == dwarf.TagCompileUnit {
-			d.units = d.appendSpans(d.units, e)
-		}
-		r.SkipChildren()
-	}
-	sortSpans(d.units)
 }
 
 // appendSpans appends the address ranges of an entry.
@@ -154,10 +181,8 @@ func (d *debugInfo) at(vaddr uint64) (places []place) {
 	if !ok {
 		return nil
 	}
-	r := d.data.Reader()
-	r.Seek(unit)
-	cu, err := r.Next()
-	if cu == nil || err != nil {
+	cu := d.walk(unit).next()
+	if cu == nil {
 		return nil
 	}
 	file, line, files := d.line(cu, vaddr)
@@ -214,10 +239,9 @@ func (d *debugInfo) chain(cu *dwarf.Entry, vaddr uint64) []*dwarf.Entry {
 	if !ok {
 		return nil
 	}
-	r := d.data.Reader()
-	r.Seek(sub)
-	e, err := r.Next()
-	if e == nil || err != nil {
+	w := d.walk(sub)
+	e := w.next()
+	if e == nil {
 		return nil
 	}
 	chain := []*dwarf.Entry{e}
@@ -225,15 +249,15 @@ func (d *debugInfo) chain(cu *dwarf.Entry, vaddr uint64) []*dwarf.Entry {
 		return chain
 	}
 	for depth := 1; depth > 0; {
-		e, err := r.Next()
-		if e == nil || err != nil {
+		e := w.next()
+		if e == nil {
 			break
 		}
 		switch {
 		case e.Tag == 0:
 			depth--
 		case !d.enters(e, vaddr):
-			r.SkipChildren()
+			w.SkipChildren()
 		default:
 			if e.Tag == dwarf.TagInlinedSubroutine {
 				chain = append(chain, e)
@@ -267,20 +291,19 @@ func (d *debugInfo) subprograms(cu *dwarf.Entry) []span {
 		return s
 	}
 	var subs []span
-	r := d.data.Reader()
-	r.Seek(cu.Offset)
+	w := d.walk(cu.Offset)
 	for first := true; ; first = false {
-		e, err := r.Next()
-		if e == nil || err != nil || (e.Tag == dwarf.TagCompileUnit && !first) {
+		e := w.next()
+		if e == nil || (e.Tag == dwarf.TagCompileUnit && !first) {
 			break
 		}
 		switch e.Tag {
 		case dwarf.TagSubprogram:
 			subs = d.appendSpans(subs, e)
-			r.SkipChildren()
+			w.SkipChildren()
 		case dwarf.TagCompileUnit, dwarf.TagNamespace, dwarf.TagModule, 0:
 		default:
-			r.SkipChildren()
+			w.SkipChildren()
 		}
 	}
 	sortSpans(subs)
@@ -308,9 +331,7 @@ func (d *debugInfo) name(e *dwarf.Entry, depth int) string {
 			if !ok {
 				continue
 			}
-			r := d.data.Reader()
-			r.Seek(off)
-			if o, err := r.Next(); o != nil && err == nil {
+			if o := d.walk(off).next(); o != nil {
 				if s := d.name(o, depth+1); s != "" {
 					return s
 				}
