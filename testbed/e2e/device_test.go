@@ -77,6 +77,38 @@ func (d *device) env(more ...string) []string {
 	return append(append(os.Environ(), "SOFTMLX5_DIR="+d.dir), more...)
 }
 
+// server starts a tool as server and returns when it listens.
+func (d *device) server(t *testing.T, argv ...string) *program {
+	t.Helper()
+	p := d.run(t, argv...)
+	waitFor(t, p.name+" to listen", func() bool {
+		p.running(t)
+		return listens(p.Process.Pid)
+	})
+	return p
+}
+
+// listens reports whether a process has a listening TCP socket.
+func listens(pid int) bool {
+	inodes := map[string]bool{}
+	for _, name := range []string{"tcp", "tcp6"} {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, name))
+		for line := range strings.Lines(string(b)) {
+			// sl local remote st ... inode is the tenth; 0A is TCP_LISTEN (net/tcp_states.h)
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" {
+				inodes["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && inodes[to] {
+			return true
+		}
+	}
+	return false
+}
+
 // program is something running on a device. It ends with the test.
 type program struct {
 	*exec.Cmd
@@ -196,7 +228,13 @@ func (d *device) pair(t *testing.T, argv ...string) *pair {
 // waitFor looks until a condition holds.
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	waitEvery(t, 5*time.Millisecond, what, holds)
+}
+
+// waitEvery is waitFor for conditions that are dear to look at.
+func waitEvery(t *testing.T, pause time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s in vain", what)
 		}

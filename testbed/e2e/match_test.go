@@ -87,6 +87,21 @@ func align(posts []event.Event, rows []truth.Row) (first int, err error) {
 	return 0, fmt.Errorf("no row fits the first post: %w", err)
 }
 
+// lag is how late the device may see a doorbell on a busy machine, ns.
+const lag = 20_000_000
+
+// covers fails the test where a post of the window was not seen: the row before
+// the first post was rung in it, or the one after the last.
+func covers(t *testing.T, q truth.Queue, window event.Window, first, n int, rows []truth.Row) {
+	t.Helper()
+	if first > 0 && rows[first-1].Doorbell > int64(window.Begin)+lag {
+		t.Errorf("%+v: the first post seen is not the first of the window: one was rung %d ns after its begin", q, rows[first-1].Doorbell-int64(window.Begin))
+	}
+	if first+n < len(rows) && rows[first+n].Doorbell < int64(window.End)-lag {
+		t.Errorf("%+v: the last post seen is not the last of the window: one was rung %d ns before its end", q, int64(window.End)-rows[first+n].Doorbell)
+	}
+}
+
 var opcodes = map[uint8]string{0: "WRITE", 1: "WRITE_IMM", 2: "SEND", 3: "SEND_IMM", 4: "READ", 5: "CMP_SWAP", 6: "FETCH_ADD", 9: "SEND_INV"}
 
 func agree(posts []event.Event, rows []truth.Row) error {
@@ -129,6 +144,7 @@ func match(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) []measu
 			if first, err = align(seen, rows); err != nil {
 				t.Fatalf("%+v: %v", q, err)
 			}
+			covers(t, q, tr.ctx.Window, first, len(seen), rows)
 		}
 		switch {
 		case w.Index < 0 || int(w.Index) >= len(seen) || first+int(w.Index) >= len(rows):

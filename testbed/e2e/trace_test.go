@@ -226,7 +226,7 @@ func (tr *tracing) result(t *testing.T) *traced {
 	}
 	got := &traced{stderr: tr.stderr.String(), file: tr.capture}
 	if err := json.Unmarshal([]byte(tr.stdout.String()), &got.report); err != nil {
-		t.Fatalf("the summary is no JSON: %v\n%s", err, tr.stdout.String())
+		t.Fatalf("the summary is no JSON: %v\n%.300s", err, tr.stdout.String())
 	}
 	got.events, got.ctx = readCapture(t, tr.capture)
 	return got
@@ -243,7 +243,7 @@ func traceFor(t *testing.T, pid int, completions int, args ...string) *traced {
 // sees waits until the capture under way holds so many completions.
 func (tr *tracing) sees(t *testing.T, completions int) {
 	t.Helper()
-	waitFor(t, fmt.Sprintf("%d completions", completions), func() bool {
+	waitEvery(t, 50*time.Millisecond, fmt.Sprintf("%d completions", completions), func() bool {
 		select {
 		case <-tr.exited:
 			t.Fatalf("rdmatrace has ended: %v\n%s", tr.err, tr.stderr.String())
@@ -295,6 +295,15 @@ func readCapture(t *testing.T, path string) ([]event.Event, *event.Context) {
 		}
 		events = append(events, e)
 	}
+}
+
+// program is the process that rdmatrace has started.
+func (got *traced) program(t *testing.T) int {
+	t.Helper()
+	if len(got.ctx.Targets) == 0 {
+		t.Fatal("no target in the context")
+	}
+	return int(got.ctx.Targets[0].PID)
 }
 
 // say runs rdmatrace to its end and returns what it says, however it ends.

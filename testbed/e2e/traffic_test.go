@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
+)
+
+// programs are unmodified, endless until they are stopped, and cover both ways
+// to post (builders and lists), polling and events, signalled and unsignalled.
+var programs = []struct{ name, argv string }{
+	{"write_lat", "ib_write_lat -s 64 -n 4000000"},
+	{"write_lat old", "ib_write_lat --use_old_post_send -s 64 -n 4000000"},
+	{"read_lat", "ib_read_lat -s 4096 -n 4000000"},
+	{"read_lat old", "ib_read_lat --use_old_post_send -s 4096 -n 4000000"},
+	{"send_lat events", "ib_send_lat -e -s 512 -n 4000000"},
+	{"send_lat events old", "ib_send_lat -e --use_old_post_send -s 512 -n 4000000"},
+	{"write_bw", "ib_write_bw -s 4096 -n 4000000"},
+	{"write_bw old", "ib_write_bw --use_old_post_send -s 4096 -n 4000000"},
+	{"rc_pingpong", "ibv_rc_pingpong -n 100000000"},
+	{"rc_pingpong events", "ibv_rc_pingpong -e -n 100000000"},
+}
+
+// Attached in the middle of its traffic, every work request that is counted as
+// complete is one of the truth log, by queue and index, with its completion
+// where the report says; the books balance and nothing is lost.
+func TestPrograms(t *testing.T) {
+	for _, c := range programs {
+		t.Run(c.name, func(t *testing.T) {
+			d := startDevice(t)
+			p := d.pair(t, strings.Fields(c.argv)...)
+			tr := traceFor(t, p.client, 2000)
+			p.running(t)
+			p.stop()
+			tr.balance(t)
+			tr.addUp(t)
+			if b := tr.WRs; b.Lost != 0 {
+				t.Errorf("%d lost; losses: %v", b.Lost, tr.Losses)
+			}
+			wrs := match(t, tr, d.truth(t))
+			if int64(len(wrs)) != tr.Latency.Count {
+				t.Errorf("%d work requests matched, %d in the report", len(wrs), tr.Latency.Count)
+			}
+			if len(wrs) < 20 { // of 2000 completions: write_bw completes one in 100
+				t.Errorf("only %d work requests were measured: %+v", len(wrs), tr.WRs)
+			}
+		})
+	}
+}
+
+// Started by rdmatrace, a program is seen from its first work request to its
+// last: the report counts exactly what the truth log has.
+func TestWholeRun(t *testing.T) {
+	for _, tool := range []string{"ib_write_lat -n 3000", "ib_write_bw -n 3000", "ib_send_lat -e -n 1000"} {
+		t.Run(tool, func(t *testing.T) {
+			d := startDevice(t)
+			argv := strings.Fields(tool)
+			server := d.server(t, argv...)
+			tr := startTrace(t, d.env(), append(append([]string{"--", built(t, softmlx5), "run"}, argv...), "127.0.0.1")...)
+			got := tr.result(t)
+			server.wait(t)
+			if !strings.Contains(got.stderr, "exited with status 0") {
+				t.Errorf("no end of the program in: %s", got.stderr)
+			}
+			queues := d.truth(t)
+			match(t, got, queues)
+			got.balance(t)
+			var sends, receives int64
+			for q, rows := range queues {
+				switch {
+				case q.PID != got.program(t):
+				case q.Kind == truth.Send:
+					sends += int64(len(rows))
+				default:
+					receives += int64(len(rows))
+				}
+			}
+			if b := got.Kinds["send"]; b.Posted != sends || b.Completed != sends {
+				t.Errorf("sends: %+v, truth %d", b, sends)
+			}
+			if b := got.Kinds["receive"]; b.Completed != receives {
+				t.Errorf("receives: %+v, truth %d", b, receives)
+			}
+		})
+	}
+}
