@@ -476,6 +476,8 @@ const (
 	RdmaVarLateReapNs               = "late_reap_ns"
 	RdmaVarOpen                     = "open"
 	RdmaVarSharedTypes              = "shared_types"
+	RdmaVarStacksMax                = "stacks_max"
+	RdmaVarStacksTaken              = "stacks_taken"
 	RdmaVarSwitchHasState           = "switch_has_state"
 	RdmaVarTargetBits               = "target_bits"
 	RdmaVarWakeBytes                = "wake_bytes"
@@ -600,6 +602,8 @@ type RdmaVariableSpecs struct {
 	LateReapNs     *ebpf.VariableSpec `ebpf:"late_reap_ns"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
 	SharedTypes    *ebpf.VariableSpec `ebpf:"shared_types"`
+	StacksMax      *ebpf.VariableSpec `ebpf:"stacks_max"`
+	StacksTaken    *ebpf.VariableSpec `ebpf:"stacks_taken"`
 	SwitchHasState *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	TargetBits     *ebpf.VariableSpec `ebpf:"target_bits"`
 	WakeBytes      *ebpf.VariableSpec `ebpf:"wake_bytes"`
@@ -654,6 +658,8 @@ type RdmaVariables struct {
 	LateReapNs     *ebpf.Variable `ebpf:"late_reap_ns"`
 	Open           *ebpf.Variable `ebpf:"open"`
 	SharedTypes    *ebpf.Variable `ebpf:"shared_types"`
+	StacksMax      *ebpf.Variable `ebpf:"stacks_max"`
+	StacksTaken    *ebpf.Variable `ebpf:"stacks_taken"`
 	SwitchHasState *ebpf.Variable `ebpf:"switch_has_state"`
 	TargetBits     *ebpf.Variable `ebpf:"target_bits"`
 	WakeBytes      *ebpf.Variable `ebpf:"wake_bytes"`

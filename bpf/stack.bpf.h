@@ -8,6 +8,13 @@
 #ifndef RDMATRACE_STACK_BPF_H
 #define RDMATRACE_STACK_BPF_H
 
+/*
+ * Stacks taken in one run, at most: code that runs on many stacks (fibers) has
+ * a site for each, and they would drown everything else.
+ */
+const volatile __u32 stacks_max = 2048;
+__u32 stacks_taken;
+
 #define STACK_CHUNK 1024	/* larger reads fail as a whole near the stack's end */
 
 struct site_key {
@@ -74,6 +81,11 @@ static __always_inline bool stack_emit(struct pt_regs *ctx, __u64 id, __u64 time
 	struct out o;
 	__u32 i;
 
+	if (stacks_taken >= stacks_max) {
+		count(COUNT_SITES_FULL);
+		return false;
+	}
+	__sync_fetch_and_add(&stacks_taken, 1);
 	out_open(&o);
 	rec = out_reserve(&o, sizeof(*rec) + STACK_BYTES_MAX, RECORD_STACK, time);
 	if (!rec)
@@ -97,13 +109,24 @@ static __always_inline bool stack_emit(struct pt_regs *ctx, __u64 id, __u64 time
 	return true;
 }
 
+/*
+ * The frame pointer, if it can be one: code without frame pointers keeps
+ * anything there, and a loop counter would make every call a site of its own.
+ */
+static __always_inline __u64 site_fp(struct pt_regs *ctx)
+{
+	__u64 fp = PT_REGS_FP(ctx), sp = PT_REGS_SP(ctx);
+
+	return fp >= sp && fp - sp < (1 << 20) ? fp : 0;
+}
+
 /* The id of the site that called the probed function; emits its stack the first time. */
 static __always_inline __u64 site_of(struct pt_regs *ctx, struct site_cache *cache, __u64 return_address, __u64 time)
 {
 	struct site_key key = {
 		.ip = return_address,
 		.sp = PT_REGS_SP(ctx),
-		.fp = PT_REGS_FP(ctx),
+		.fp = site_fp(ctx),
 	};
 	__u64 id, *known;
 
@@ -117,8 +140,8 @@ static __always_inline __u64 site_of(struct pt_regs *ctx, struct site_cache *cac
 		id = site_id(&key);
 		if (!stack_emit(ctx, id, time))
 			return 0;
-		if (bpf_map_update_elem(&sites, &key, &id, BPF_ANY))
-			count(COUNT_SITES_FULL);
+		/* Should this fail, the stack is taken once more, with the same id. */
+		bpf_map_update_elem(&sites, &key, &id, BPF_ANY);
 	}
 	cache->ip = key.ip;
 	cache->sp = key.sp;

@@ -74,7 +74,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_INTERRUPT_DEPTH: "interrupts nested too deep",
 	bpf.RdmaCounterCOUNT_INTERRUPT_STRAY: "interrupt ends without begin",
 	bpf.RdmaCounterCOUNT_STACK_CUT:       "stacks unreadable",
-	bpf.RdmaCounterCOUNT_SITES_FULL:      "stack sites not remembered",
+	bpf.RdmaCounterCOUNT_SITES_FULL:      "calls whose stack was not taken",
 	bpf.RdmaCounterCOUNT_TARGETS_FULL:    "child processes not followed",
 	bpf.RdmaCounterCOUNT_NO_RING:         "records of a CPU without a ring",
 }
