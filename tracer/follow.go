@@ -211,18 +211,25 @@ func (f *follower) functions(tg *target, c change) (fns locate.Functions, err er
 		_, fns, err = tg.finder.QPFunctions(c.addr)
 	case newCQ:
 		_, fns, err = tg.finder.CQFunctions(c.addr)
-	case newProgram, newLibrary:
+	case newProgram:
+		if err := tg.reopen(f.targets.cfg); err != nil {
+			return nil, err
+		}
+		snap, serr := tg.finder.Static(f.ctx)
+		if serr != nil {
+			return nil, serr
+		}
+		return inUse(snap), tg.attach.attachLinker()
+	case newLibrary:
 		added, rerr := tg.finder.Refresh()
-		if rerr != nil || !added && c.what == newLibrary {
+		if rerr != nil || !added {
 			return nil, rerr
 		}
-		var snap *locate.Snapshot
-		if snap, err = tg.finder.Static(f.ctx); err == nil {
-			fns = inUse(snap)
+		snap, serr := tg.finder.Static(f.ctx)
+		if serr != nil {
+			return nil, serr
 		}
-		if c.what == newProgram {
-			err = errors.Join(err, tg.attach.attachLinker())
-		}
+		return inUse(snap), nil
 	}
 	return fns, err
 }

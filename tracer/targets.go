@@ -75,6 +75,17 @@ func followTarget(pid int, cfg *Config, ours bool) (*target, error) {
 	return tg, nil
 }
 
+// reopen looks at the process anew: an exec gave it another address space.
+func (tg *target) reopen(cfg *Config) error {
+	finder, err := cfg.find(tg.pid)
+	if err != nil {
+		return err
+	}
+	err = tg.finder.Close()
+	tg.finder = finder
+	return err
+}
+
 // place attaches what the first look found. A running process in which no
 // probe can be placed cannot be traced; one that begins has its code to come.
 func (tg *target) place(k *kernel, l *links, cfg *Config) error {

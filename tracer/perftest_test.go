@@ -1,0 +1,206 @@
+package tracer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
+)
+
+// recording is what a trace delivered.
+type recording struct {
+	events  []event.Event
+	context *event.Context
+}
+
+func record(t *testing.T, ctx context.Context, cfg Config) *recording {
+	t.Helper()
+	tr, err := New(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := &recording{}
+	err = tr.Run(ctx, func(e *event.Event) error {
+		rec.events = append(rec.events, *e)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	rec.context = tr.Context()
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	return rec
+}
+
+// counter is the value of a named counter of the Context.
+func (r *recording) counter(t *testing.T, name string) uint64 {
+	t.Helper()
+	for _, c := range r.context.Counters {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q in %v", name, r.context.Counters)
+	return 0
+}
+
+// lossless fails the test if anything was dropped, missed or unreadable.
+func (r *recording) lossless(t *testing.T) {
+	t.Helper()
+	for _, c := range r.context.Counters {
+		if c.Value != 0 {
+			t.Errorf("%s: %d", c.Name, c.Value)
+		}
+	}
+	for _, n := range r.context.Notes {
+		t.Logf("note: %s", n)
+	}
+}
+
+// wrOpcodes are the truth log's names of enum ibv_wr_opcode.
+var wrOpcodes = map[uint8]string{
+	0: "WRITE", 1: "WRITE_IMM", 2: "SEND", 3: "SEND_IMM", 4: "READ", 5: "CMP_SWAP", 6: "FETCH_ADD", 9: "SEND_INV",
+}
+
+// posts renders the send WRs of each QP in the order of their posting calls.
+func (r *recording) posts() map[uint32][]string {
+	out := map[uint32][]string{}
+	for _, e := range r.events {
+		if e.Kind != event.KindWR || e.Flags&event.WRReceive != 0 {
+			continue
+		}
+		out[e.Verb.QPNum] = append(out[e.Verb.QPNum], fmt.Sprintf("%s %d", wrOpcodes[e.Verb.Opcode], e.Verb.Bytes))
+	}
+	return out
+}
+
+// completions counts by QP: those of sends, and those of receives.
+func (r *recording) completions() map[uint32][2]int {
+	out := map[uint32][2]int{}
+	for _, e := range r.events {
+		if e.Kind != event.KindCompletion {
+			continue
+		}
+		n := out[e.Verb.QPNum]
+		n[e.Verb.Opcode>>7]++ // bit 7: a receive
+		out[e.Verb.QPNum] = n
+	}
+	return out
+}
+
+// compare holds the recording against the truth of one process.
+func (r *recording) compare(t *testing.T, rows []truth.Row, pid int) {
+	t.Helper()
+	posts, completions := r.posts(), r.completions()
+	seen := 0
+	for q, rows := range truth.Queues(rows) {
+		if q.PID != pid {
+			continue
+		}
+		if q.Kind == truth.Recv {
+			if got := completions[q.QPN][1]; got != len(rows) {
+				t.Errorf("QP %d: %d completions of receives, the device wrote %d", q.QPN, got, len(rows))
+			}
+			continue
+		}
+		var want []string
+		signaled := 0
+		for _, row := range rows {
+			want = append(want, fmt.Sprintf("%s %d", row.Opcode, row.Bytes))
+			if row.Flags.Has(truth.Signaled) {
+				signaled++
+			}
+		}
+		seen += len(want)
+		if got := strings.Join(posts[q.QPN], "\n"); got != strings.Join(want, "\n") {
+			t.Errorf("QP %d: posted %d WRs, the device executed %d; first difference at %s",
+				q.QPN, len(posts[q.QPN]), len(want), difference(posts[q.QPN], want))
+		}
+		if got := completions[q.QPN][0]; got != signaled {
+			t.Errorf("QP %d: %d completions of sends, the device wrote %d", q.QPN, got, signaled)
+		}
+	}
+	if seen == 0 {
+		t.Errorf("the device executed nothing for process %d", pid)
+	}
+	t.Logf("%d WRs compared", seen)
+}
+
+func difference(got, want []string) string {
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("%d: %q for %q", i, got[i], want[i])
+		}
+	}
+	return fmt.Sprint(min(len(got), len(want)))
+}
+
+// TestCommand traces programs from their first instruction on: every WR and
+// every completion must be there, in order, with its size.
+func TestCommand(t *testing.T) {
+	d := startDevice(t)
+	programs := [][]string{
+		{"ib_write_lat", "-n", "300"},
+		{"ib_write_lat", "-n", "300", "--use_old_post_send"},
+		{"ib_send_lat", "-n", "200", "-e"},
+		{"ib_write_bw", "-n", "2000", "-s", "4096"},
+		{"ib_write_bw", "-n", "2000", "-s", "4096", "--use_old_post_send", "-l", "5"},
+		{"ib_write_bw", "-n", "500", "-q", "3", "-l", "10"},
+		{"ib_read_lat", "-n", "200"},
+		{"ib_atomic_lat", "-n", "200"},
+		{"ibv_rc_pingpong", "-n", "200"},
+		{"ibv_rc_pingpong", "-n", "200", "-N", "-e"},
+	}
+	type traced struct {
+		name string
+		pid  int
+		rec  *recording
+	}
+	var all []traced
+	for _, argv := range programs {
+		name := strings.Join(argv, " ")
+		server, client := d.server(argv...)
+		tr, rec := recordCommand(t, onDevice(client...))
+		server.wait(t)
+		all = append(all, traced{name, tr, rec})
+	}
+	rows := d.stop()
+	for _, one := range all {
+		t.Run(one.name, func(t *testing.T) {
+			one.rec.lossless(t)
+			one.rec.compare(t, rows, one.pid)
+		})
+	}
+}
+
+// recordCommand traces a command until it ends, and checks that it succeeds.
+func recordCommand(t *testing.T, argv []string) (pid int, rec *recording) {
+	t.Helper()
+	tr, err := New(t.Context(), Config{Command: argv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec = &recording{}
+	err = tr.Run(t.Context(), func(e *event.Event) error {
+		rec.events = append(rec.events, *e)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	rec.context = tr.Context()
+	cmd := tr.Command()
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	<-cmd.Done()
+	if s := cmd.State(); s == nil || !s.Success() {
+		t.Fatalf("%s: %v", strings.Join(argv, " "), s)
+	}
+	return cmd.PID(), rec
+}
