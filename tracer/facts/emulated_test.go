@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/rdmatrace/rdmatrace/event"
-	"github.com/rdmatrace/rdmatrace/tracer/unwind/unwindtest"
+	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 )
 
 func uintptrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }

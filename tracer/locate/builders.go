@@ -2,6 +2,7 @@ package locate
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -179,15 +180,34 @@ func functionStores(im *object.File) ([]stored, error) {
 }
 
 // namesFunction says whether the bytes may hold the address of a function: a
-// cheap sieve before they are followed. On arm64 all are followed.
+// cheap sieve before they are followed.
 func namesFunction(a object.Arch, b []byte, at uint64, begins map[uint64]bool) bool {
-	if a != object.ArchAMD64 {
-		return true
+	if a == object.ArchARM64 {
+		return namesFunctionARM64(b, at, begins)
 	}
 	for i := 0; i+6 <= len(b); i++ {
-		// lea disp32(%rip), or the address in place of a word to be stored
-		if b[i] == 0x8d && b[i+1]&0xc7 == 0x05 {
-			if begins[relative(b, i+2, at)] {
+		if b[i] == 0x8d && b[i+1]&0xc7 == 0x05 && begins[relative(b, i+2, at)] { // lea disp32(%rip)
+			return true
+		}
+	}
+	return false
+}
+
+// namesFunctionARM64 looks for adr, or adrp and an add to its register.
+func namesFunctionARM64(b []byte, at uint64, begins map[uint64]bool) bool {
+	var page [32]uint64
+	for i := 0; i+4 <= len(b); i += 4 {
+		w := binary.LittleEndian.Uint32(b[i:])
+		rel := uint64(int64(int32(w>>5<<13)>>13)<<2) | uint64(w>>29&3)
+		switch {
+		case w&0x9f000000 == 0x10000000:
+			if begins[at+uint64(i)+rel] {
+				return true
+			}
+		case w&0x9f000000 == 0x90000000:
+			page[w&31] = (at+uint64(i))&^0xfff + rel<<12
+		case w&0xffc00000 == 0x91000000:
+			if begins[page[w>>5&31]+uint64(w>>10&0xfff)] {
 				return true
 			}
 		}

@@ -182,6 +182,10 @@ func (p *Process) begins(addr uint64) bool {
 	if l == nil {
 		return false
 	}
+	frames, err := l.file.Frames()
+	if err == nil && len(frames) == 0 {
+		return true // the file does not say where functions begin; the pointer does
+	}
 	f, ok := l.file.FrameAt(at.vaddr)
 	return ok && f.Begin == at.vaddr
 }

@@ -56,6 +56,9 @@ func (p *Process) scan(ctx context.Context, opt Options) (*Snapshot, error) {
 	if err != nil {
 		return nil, p.wrap("look for queue pairs in the memory", err)
 	}
+	if err := p.dropDestroyed(&p.seen, c); err != nil {
+		return nil, p.wrap("look at the tables of libmlx5", err)
+	}
 	p.live(c)
 	mlx5, err := p.mlx5(ctx)
 	if err != nil {

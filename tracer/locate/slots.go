@@ -94,7 +94,7 @@ func alphabetic(at map[Verb]int64) bool {
 }
 
 // knownSlots are the offsets of poll_cq in, and the bytes of, the tables of
-// rdma-core 17 to 64, for a cross-check only: vendors' builds need not be
+// rdma-core 17 to 65, for a cross-check only: vendors' builds need not be
 // among them.
 var knownSlots = []struct {
 	releases     string
@@ -102,7 +102,8 @@ var knownSlots = []struct {
 }{
 	{"17", 304, 424}, {"18", 352, 480}, {"19", 376, 512}, {"20 to 21", 384, 520},
 	{"22 to 27", 392, 528}, {"28 to 30", 400, 536}, {"31 to 32, 34", 416, 584}, {"33", 416, 576},
-	{"35", 424, 600}, {"36 to 58", 424, 608}, {"59 to 61", 440, 632}, {"62 to 63", 448, 648}, {"64", 464, 664},
+	{"35", 424, 600}, {"36 to 58", 424, 608}, {"59 to 61", 440, 632}, {"62 to 63", 448, 648},
+	{"64", 464, 664}, {"65", 496, 744},
 }
 
 // release names the releases of rdma-core whose table looks like m, or "".

@@ -64,7 +64,8 @@ func (s *sweep) each(ctx context.Context, fn func(addr uint64, words []uint64) (
 	return nil
 }
 
-// piece reads the pages of [addr, addr+n) that are present, run by run.
+// piece reads the pages of [addr, addr+n), whole pages and at most a chunk,
+// that are present, run by run.
 func (s *sweep) piece(addr, n uint64, fn func(uint64, []uint64) bool) (enough bool, err error) {
 	page := s.m.page
 	pages, err := s.m.present(addr, int(n/page))

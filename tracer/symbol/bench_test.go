@@ -4,7 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/rdmatrace/rdmatrace/tracer/unwind/unwindtest"
+	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 )
 
 // One stack of a C program through libc, with nothing read yet and with all.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 	"github.com/rdmatrace/rdmatrace/tracer/unwind"
-	"github.com/rdmatrace/rdmatrace/tracer/unwind/unwindtest"
 )
 
 const cppSource = `

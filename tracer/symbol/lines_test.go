@@ -5,7 +5,7 @@ import (
 	"debug/elf"
 	"testing"
 
-	"github.com/rdmatrace/rdmatrace/tracer/unwind/unwindtest"
+	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 )
 
 // Whatever DWARF holds, a look-up ends without a panic.

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 	"github.com/rdmatrace/rdmatrace/tracer/image"
 	"github.com/rdmatrace/rdmatrace/tracer/symbol"
 	"github.com/rdmatrace/rdmatrace/tracer/unwind"
-	"github.com/rdmatrace/rdmatrace/tracer/unwind/unwindtest"
 )
 
 // bench is everything between a process and the frames of its stacks.

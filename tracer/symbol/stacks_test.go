@@ -16,8 +16,8 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/rdmatrace/rdmatrace/internal/testenv"
+	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 	"github.com/rdmatrace/rdmatrace/tracer/unwind"
-	"github.com/rdmatrace/rdmatrace/tracer/unwind/unwindtest"
 )
 
 // A thread's chain ends where the C library created it.

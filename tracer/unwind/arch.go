@@ -8,10 +8,10 @@ import (
 
 // arch is what unwinding has to know about an architecture.
 type arch struct {
-	// DWARF numbers of the stack pointer, the frame pointer, and the registers
-	// of Snapshot.Regs.
-	sp, fp uint64
-	saved  [6]uint64
+	// DWARF numbers of the stack pointer, the frame pointer, the program counter
+	// (noRegister: it has none), and the registers of Snapshot.Regs.
+	sp, fp, pc uint64
+	saved      [6]uint64
 	// addressBits of a code pointer count; the ones above may hold a pointer
 	// authentication code.
 	addressBits uint
@@ -20,9 +20,11 @@ type arch struct {
 	callPushes bool
 }
 
+const noRegister = columns
+
 var arches = map[string]arch{
 	"amd64": {
-		sp: regnum.AMD64_Rsp, fp: regnum.AMD64_Rbp,
+		sp: regnum.AMD64_Rsp, fp: regnum.AMD64_Rbp, pc: regnum.AMD64_Rip,
 		saved: [6]uint64{
 			regnum.AMD64_Rbx, regnum.AMD64_Rbp,
 			regnum.AMD64_R12, regnum.AMD64_R13, regnum.AMD64_R14, regnum.AMD64_R15,
@@ -32,7 +34,7 @@ var arches = map[string]arch{
 	// User addresses are below 2^48 unless a program asks for more by a hint to
 	// mmap (Documentation/arch/arm64/memory.rst).
 	"arm64": {
-		sp: regnum.ARM64_SP, fp: regnum.ARM64_BP,
+		sp: regnum.ARM64_SP, fp: regnum.ARM64_BP, pc: noRegister,
 		saved: [6]uint64{
 			regnum.ARM64_LR,
 			regnum.ARM64_X0 + 19, regnum.ARM64_X0 + 20, regnum.ARM64_X0 + 21,
@@ -72,8 +74,10 @@ func (r *registers) get(reg uint64) (uint64, bool) {
 }
 
 func (r *registers) set(reg, v uint64) {
-	r.value[reg] = v
-	r.known |= 1 << reg
+	if reg < columns {
+		r.value[reg] = v
+		r.known |= 1 << reg
+	}
 }
 
 func (r *registers) forget(reg uint64) { r.known &^= 1 << reg }
@@ -86,5 +90,6 @@ func (a *arch) registers(s *Snapshot) registers {
 	}
 	r.set(a.sp, s.SP)
 	r.set(a.fp, s.FP)
+	r.set(a.pc, s.IP) // the entries of .plt tell their frame by it
 	return r
 }

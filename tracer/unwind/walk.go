@@ -137,6 +137,7 @@ func (w *walk) byFramePointer(region *image.Region) (Stop, bool) {
 	var next registers
 	next.set(w.u.arch.fp, caller)
 	next.set(w.u.arch.sp, fp+16)
+	next.set(w.u.arch.pc, ret)
 	return w.enter(next, ret, false)
 }
 

@@ -25,6 +25,9 @@ var x86Functions = []function{
 		cfaExpr, 16, 2, opBreg0 + 7, 8, // rip at rsp+8
 		cfaValExpr, 7, 2, opBreg0 + 7, 16, // rsp is rsp+16
 	}},
+	// .plt as linkers describe it: 8 more from the 11th byte of an entry on.
+	{begin: 0x1800, size: 0x40, program: []byte{cfaDefExpr, 11,
+		opBreg0 + 7, 8, opBreg0 + 16, 0, opLit0 + 15, opAnd, opLit0 + 11, opGe, opLit0 + 3, opShl, opPlus}},
 }
 
 func TestWalk(t *testing.T) {
@@ -59,6 +62,8 @@ func TestWalk(t *testing.T) {
 		{"anonymous code without frame pointer", leaf, 7, []uint64{0x7f0000000100, 0, 0, outer},
 			[]uint64{leaf, 0x7f00000000ff}, StopNoFrame},
 		{"return probe", leaf, stackAt + 16, []uint64{0x7fffffffe000, 0, stackAt + 512, outer}, []uint64{leaf}, StopProbe},
+		{"first half of a PLT entry", addr(0x1816), 0, []uint64{outer}, []uint64{addr(0x1816), outer - 1}, StopOutermost},
+		{"second half of a PLT entry", addr(0x181b), 0, []uint64{5, outer}, []uint64{addr(0x181b), outer - 1}, StopOutermost},
 		{"signal", leaf, 0, []uint64{addr(0x1601), 0xaa, mid, 0, 0, 0xb, outer}, []uint64{leaf, addr(0x1601), mid, outer - 1}, StopOutermost},
 	}
 	for _, tc := range cases {
