@@ -173,7 +173,7 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 	var order []*batch
 	for _, fn := range fns {
 		probe := verbProbes[fn.Verb]
-		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie}
+		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie | a.kernel.layouts.cookie(lib)}
 		if code != nil {
 			s.offset += entryOffset(code, fn)
 		}

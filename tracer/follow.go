@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/event"
@@ -17,6 +18,8 @@ type change struct {
 	pid  uint32
 	from uint32 // the parent of a new process
 	addr uint64 // of the object
+	// delay until the next look, should this one not do
+	delay time.Duration
 }
 
 type changeKind uint8
@@ -28,10 +31,11 @@ const (
 	newContext
 	newQP // or one that became ready to send
 	newCQ
+	newLayout // a look at the objects is due
 )
 
 // holds says after which changes a process of ours stands still until it is let go.
-var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false}
+var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false}
 
 // follower places probes for what the targets do while they are traced. It
 // works beside the reader, which must not wait for it.
@@ -59,6 +63,11 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.wake = sync.NewCond(&f.mu)
 	f.idle.Go(f.run)
+	for _, tg := range ts.list() {
+		if len(tg.snap.MLX5) > 0 && !tg.layoutsKnown {
+			f.retryLayouts(tg, layoutRetry)
+		}
+	}
 	return f
 }
 
@@ -164,6 +173,18 @@ func (f *follower) handle(c change) (err error) {
 	if tg == nil {
 		if tg, err = f.adopt(c); err != nil {
 			return err
+		}
+	}
+	if c.what == newLayout {
+		if err := f.tryLayouts(tg, c); err != nil && !tg.hasEnded() {
+			return fmt.Errorf("look at the queues of process %d: %w", tg.pid, err)
+		}
+		return nil
+	}
+	if c.what == newQP || c.what == newCQ {
+		tg.addObject(c)
+		if !tg.layoutsKnown && len(tg.newQPs)+len(tg.newCQs) == 1 {
+			f.retryLayouts(tg, layoutRetry)
 		}
 	}
 	if tg.ours && holds[c.what] {

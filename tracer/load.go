@@ -22,6 +22,7 @@ type kernel struct {
 	multi   bool   // uprobe_multi links with a PID work
 	single  string // why not, if they don't
 	cpus    int    // possible CPUs
+	layouts layouts
 }
 
 // loadKernel loads all programs that this kernel can run.

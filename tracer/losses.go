@@ -68,6 +68,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_WC_UNREADABLE:   "completions unreadable",
 	bpf.RdmaCounterCOUNT_POLL_TRUNCATED:  "polls cut",
 	bpf.RdmaCounterCOUNT_POLL_FAILED:     "polls failed",
+	bpf.RdmaCounterCOUNT_CQE_UNFIT:       "completion entries that did not fit",
 	bpf.RdmaCounterCOUNT_BUILD_OVERFLOW:  "built work requests cut",
 	bpf.RdmaCounterCOUNT_BUILD_STRAY:     "builder calls outside a bracket",
 	bpf.RdmaCounterCOUNT_CQ_STATE:        "completion queues without state",

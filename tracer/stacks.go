@@ -1,6 +1,7 @@
 package tracer
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -139,6 +140,12 @@ func (s *stackKeeper) notes() []string {
 func (s *stackKeeper) stop() {
 	s.once.Do(func() { close(s.pending) })
 	<-s.done
+}
+
+// close frees the files.
+func (s *stackKeeper) close() error {
+	s.stop()
+	return errors.Join(s.symbols.Close(), s.store.Close())
 }
 
 // list symbolizes every stack. Call it after stop.

@@ -20,6 +20,7 @@ type finder interface {
 	ContextFunctions(addr uint64) (locate.DeviceContext, locate.Functions, error)
 	QPFunctions(addr uint64) (locate.QP, locate.Functions, error)
 	CQFunctions(addr uint64) (locate.CQ, locate.Functions, error)
+	MLX5(ctx context.Context, qps, cqs []uint64) ([]locate.MLX5Layout, error)
 	Close() error
 }
 
@@ -33,6 +34,11 @@ type target struct {
 	ended  bool
 	ours   bool // we started it: it is stopped until probes are in
 	notes  []string
+
+	// layoutsKnown: the private layout of libmlx5 is proven; until then these
+	// objects, made later than the first look, may prove it.
+	layoutsKnown   bool
+	newQPs, newCQs []uint64
 
 	facts   event.Target
 	threads []event.Thread
@@ -104,7 +110,7 @@ func (tg *target) place(k *kernel, l *links, cfg *Config) error {
 		tg.notes = append(tg.notes, "libraries loaded later are not seen: "+err.Error())
 	}
 	cfg.Log.Debug("attached", "pid", tg.pid, "probes", n)
-	return nil
+	return tg.learnLayouts(k, tg.snap.MLX5)
 }
 
 // inUse leaves out the functions of providers that no open device uses: every

@@ -256,8 +256,10 @@ func (t *Tracer) Close() error {
 		errs = append(errs, t.targets.close())
 	}
 	if t.stacks != nil {
-		t.stacks.stop()
-		errs = append(errs, t.stacks.store.Close())
+		errs = append(errs, t.stacks.close())
+	}
+	if t.devices != nil {
+		errs = append(errs, t.devices.Close())
 	}
 	if t.reader != nil {
 		errs = append(errs, t.reader.close())
