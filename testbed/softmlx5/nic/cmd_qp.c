@@ -101,7 +101,7 @@ int cmd_modify_qp(struct ctx *c, const struct sm5_req *q, int fd, struct sm5_rep
 		qp_reset(n);
 	if (n->state == IBV_QPS_ERR) {
 		qp_error(n);
-		qp_doorbell(n, now_ns());       /* to be flushed too */
+		qp_doorbell(n);       /* to be flushed too */
 	}
 	return 0;
 }

@@ -61,7 +61,7 @@ static inline void cpu_relax(void)
 }
 
 /* One BlueFlame buffer; returns whether it was rung. */
-static bool poll_register(struct uar *u, volatile uint64_t *reg, ns_t now)
+static bool poll_register(struct uar *u, volatile uint64_t *reg)
 {
 	struct qp *q;
 	uint64_t v;
@@ -76,16 +76,16 @@ static bool poll_register(struct uar *u, volatile uint64_t *reg, ns_t now)
 		stats.bf_lost++;
 		return false;
 	}
-	qp_doorbell(q, now);
+	qp_doorbell(q);
 	/* A ring of another queue pair on this page may have been overwritten
 	 * before it was seen. */
 	for (int k = 0; k < nact_qp; k++)
 		if (act_qp[k]->uar == q->uar && act_qp[k]->ctx == q->ctx && act_qp[k] != q)
-			qp_doorbell(act_qp[k], now);
+			qp_doorbell(act_qp[k]);
 	return true;
 }
 
-static bool poll_doorbells(ns_t now)
+static bool poll_doorbells(void)
 {
 	bool any = false;
 
@@ -93,8 +93,7 @@ static bool poll_doorbells(ns_t now)
 		struct uar *u = &uars[act_uar[i]];
 
 		for (int s = 0; s < SM5_BF_SLOTS; s++)
-			any |= poll_register(u, u->page + (SM5_BF_FIRST + s * SM5_BF_STEP) / 8,
-					     now);
+			any |= poll_register(u, u->page + (SM5_BF_FIRST + s * SM5_BF_STEP) / 8);
 	}
 	return any;
 }
@@ -110,7 +109,7 @@ static ns_t do_work(bool *any)
 {
 	ns_t now = now_ns(), next = 0;
 
-	*any = poll_doorbells(now);
+	*any = poll_doorbells();
 	for (int i = 0; i < nact_qp; i++)
 		sooner(&next, qp_run(act_qp[i], now, any));
 	for (int i = 0; i < nact_cq; i++) {

@@ -106,9 +106,11 @@ static bool fetch(struct qp *q, ns_t t_db, uint32_t batch)
 	return true;
 }
 
-void qp_doorbell(struct qp *q, ns_t t)
+void qp_doorbell(struct qp *q)
 {
 	uint16_t pi = be32toh(q->db[MLX5_SND_DBR]);
+	/* After the record is read: no request was seen before it was posted. */
+	ns_t t = now_ns();
 	uint32_t batch = 0;
 
 	if (q->state != IBV_QPS_RTS && q->state != IBV_QPS_ERR)
@@ -178,7 +180,7 @@ static void check_stale(struct qp *q, ns_t now)
 		q->stale_since = now;
 	} else if (now - q->stale_since > SEC) {
 		stats.missed++;
-		qp_doorbell(q, now);
+		qp_doorbell(q);
 	}
 }
 

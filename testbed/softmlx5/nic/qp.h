@@ -7,7 +7,7 @@
 void fifo_init(struct fifo *f);
 
 /* Fetch what the doorbell record says is posted. */
-void qp_doorbell(struct qp *q, ns_t t);
+void qp_doorbell(struct qp *q);
 
 /*
  * Run what is due; sets *any when there was something.  Returns when the QP
