@@ -15,14 +15,13 @@ const (
 )
 
 // In struct mlx5_qp, around the sq's mlx5_wq: sq_signal_bits 15 and sq_start 8
-// bytes before it, the doorbell record's address behind it, and the rq's
-// mlx5_wq 16 bytes after that. The distances are those of all releases since
-// 28; where they begin is not, and is what is looked for.
+// bytes before it, the doorbell record's address behind it. These distances are
+// those of all releases since 28; where they begin is not, and is what is
+// looked for.
 const (
 	sqSigBits = -15
 	sqStart   = -8
 	sqDB      = wqBytes
-	sqRQ      = wqBytes + 16
 )
 
 const wqeBlock = 64 // MLX5_SEND_WQE_BB
@@ -79,12 +78,10 @@ func (p *Process) qpShapes(q QP) []uint32 {
 		return nil
 	}
 	var out []uint32
-	for o := p.layout().qpSize + 16; o+sqRQ+wqBytes <= uint64(len(b)); o += 8 {
+	for o := p.layout().qpSize + 16; o+sqDB+8 <= uint64(len(b)); o += 8 {
 		count, max := u32(b, o+wqCount), u32(b, o+wqMaxPost)
 		posted, done := u32(b, o+wqPosted), u32(b, o+wqDone)
-		rq := u32(b, o+sqRQ+wqCount)
 		fits := powerOfTwo(count) && count <= 1<<16 && max <= count && posted-done <= max &&
-			(rq == 0 || powerOfTwo(rq)) &&
 			(b[int(o)+sqSigBits] == 0 || b[int(o)+sqSigBits] == ctrlCQUpdate) &&
 			p.mem.data(u64(b, o+wqWRID)) && p.mem.data(u64(b, o+wqHead)) &&
 			p.mem.data(u64(b, o-8)) && p.mem.data(u64(b, o-8)+uint64(count)*wqeBlock-1) &&
@@ -104,8 +101,7 @@ type queue struct {
 }
 
 // proveQP looks for contents that only the right place explains: the doorbell
-// record's two halves follow cur_post and the receive queue's head, and blocks
-// before cur_post are requests of this QP with their very index.
+// record's send half follows cur_post, and blocks before cur_post are requests of this QP with their very index.
 func (p *Process) proveQP(q QP, sq uint32) (evidence string, ok bool) {
 	for range tries {
 		if evidence, ok = p.proveQPOnce(q, sq); ok {
@@ -127,15 +123,14 @@ func (p *Process) proveQPOnce(q QP, sq uint32) (string, bool) {
 	if err := p.mem.at(db[:], u64(b, uint64(sq)+sqDB)); err != nil {
 		return err.Error(), false
 	}
-	s, b, err := p.queue(q, sq)
+	s, _, err := p.queue(q, sq)
 	if err != nil {
 		return err.Error(), false
 	}
 	// Builders move cur_post before wr_complete rings the doorbell, and the
 	// program runs on while we look.
-	behind := s.cur - be32(db[:], 4)&0xffff
-	received := u32(b, uint64(sq)+sqRQ+wqPosted)
-	if behind&0xffff > s.cur-before.cur+unrung || be32(db[:], 0)&0xffff != received&0xffff {
+	rung := be32(db[:], 4)
+	if rung > 0xffff || (s.cur-rung)&0xffff > s.cur-before.cur+unrung {
 		return "the doorbell record differs from cur_post", false
 	}
 	n, _ := p.requests(s)
@@ -149,7 +144,7 @@ func (p *Process) proveQPOnce(q QP, sq uint32) (string, bool) {
 const unrung = 64
 
 func (p *Process) queue(q QP, sq uint32) (queue, []byte, error) {
-	b, err := p.mem.some(q.Addr, privateBytes, int(sq)+sqRQ+wqBytes)
+	b, err := p.mem.some(q.Addr, privateBytes, int(sq)+sqDB+8)
 	if err != nil {
 		return queue{}, nil, err
 	}
