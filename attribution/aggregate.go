@@ -133,7 +133,8 @@ func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, dep
 func (a *aggregates) learn(d *delayed) {
 	m, port := &d.m, d.queue.port
 	w := d.queue.history.enter(m, m.postEnd)
-	port.traffic[direction(m.opcode)].enter(transfer{m.done, m.bytes, d.queue.index})
+	traffic := &port.traffic[direction(m.opcode)]
+	traffic.enter(transfer{m.done, m.postEnd, m.bytes, d.queue.index})
 	f := a.floor(d.queue, m.opcode)
 	d.floor = f
 	if f == nil {
@@ -143,20 +144,15 @@ func (a *aggregates) learn(d *delayed) {
 	if !w.known || !certain(m) {
 		return
 	}
-	limit := uint64(1)
-	if isRead(m.opcode) {
-		if m.qp.maxRDAtomic > 0 {
-			limit = uint64(m.qp.maxRDAtomic)
-		}
-		if w.readAhead == readsMost {
-			f.learnSerial(&w, m.done)
-		}
-		// Behind a full set of READs in flight the wire time is not the path's.
-		if w.readAhead >= limit {
-			return
-		}
+	// Behind a full set of READs in flight the wire time is not the path's.
+	if limit := uint64(m.qp.maxRDAtomic); isRead(m.opcode) && limit > 0 && w.readAhead >= limit {
+		return
 	}
-	f.learn(&w, m.bytes, max(m.done, m.postEnd)-m.postEnd)
+	others, known := traffic.ahead(d.queue.index, m.postEnd, m.done)
+	if !known {
+		return
+	}
+	f.learn(w.ahead, others, m.bytes, max(m.done, m.postEnd)-m.postEnd)
 	if f.due() {
 		f.fitLine(&a.fits, port.link)
 	}
@@ -219,18 +215,4 @@ func (k *kind) add(m *measured, p *parts, segments []segment, wr int64) {
 	for i := range segments {
 		k.who.add(&segments[i], wr)
 	}
-}
-
-// typicalWire is the floor of this run for a WR of that size on qp: what the
-// wire takes when nothing is in the way. false: not known yet.
-func (a *aggregates) typicalWire(qp *queuePair, opcode uint8, bytes uint64) (uint64, bool) {
-	q := a.queue(qp)
-	if q.shared {
-		return 0, false
-	}
-	f := a.floor(q, opcode)
-	if f == nil || !f.fit.known {
-		return 0, false
-	}
-	return f.fit.base + f.fit.perByte.of(bytes), true
 }

@@ -1,7 +1,5 @@
 package attribution
 
-import "cmp"
-
 // idleSyscalls are told apart per queue pair.
 const idleSyscalls = 8
 
@@ -139,8 +137,4 @@ func (b *backlog) report(q *Queue, begin, end uint64, names *naming) {
 		q.BytesPerSec = float64(b.bytes) / seconds
 		q.WRsPerSec = float64(b.posted) / seconds
 	}
-}
-
-func compareQueues(a, b *Queue) int {
-	return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.QPNum, b.QPNum), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Posted, b.Posted))
 }

@@ -82,7 +82,6 @@ var evidence = []struct {
 // stallCount of a port: how many WRs were marked, those behind them left out.
 type stallCount struct {
 	wrs [numCauses]int64
-	ns  [numCauses]uint64
 }
 
 // portName identifies a port.

@@ -9,7 +9,6 @@ import (
 // sumCells merges the cells that share a key.
 type sumCells struct {
 	by    string
-	fine  uint8
 	cells map[string]*cell
 }
 
@@ -48,7 +47,7 @@ func (a *aggregates) groups(called *renaming, names *naming) []Group {
 		}
 	}
 	var groups []Group
-	for _, sums := range []sumCells{op, size, both, qp, peer, device, thread} {
+	for _, sums := range []sumCells{device, op, both, peer, qp, size, thread} { // in the order of their names
 		from := len(groups)
 		for key, c := range sums.cells {
 			groups = append(groups, c.group(sums.by, key, called))

@@ -12,7 +12,6 @@ type fit struct {
 	base    uint64  // ns
 	perByte perByte // 0: no rate
 	fitted  bool    // perByte comes from the WRs, not from the link
-	reads   uint64  // READs in flight at most, 0: unknown
 }
 
 // point of the line: low quantiles of reach and wire time, and high ones.
@@ -29,6 +28,9 @@ type fitting struct {
 	highs  []float64
 }
 
+// noise of a floor, as a part of it.
+const noise = 0.2
+
 // slopeRatio is how much farther a point must reach before two of them say
 // anything about a slope.
 const slopeRatio = 2
@@ -37,12 +39,7 @@ const slopeRatio = 2
 // PCIe, 0: unknown; no path is faster.
 //
 // The line is robust: its slope is the median over pairs of points (Theil-Sen),
-// its base the median over the points nearest to the origin. The points of a
-// queue that sometimes drains form a bent line, level where the wire dominates;
-// so the slope of the three farthest octaves counts where it is steeper. The
-// high quantile of the wire times must rise as well: where completions keep
-// their order, jitter alone lifts the low one, as each WR waits for the latest
-// of those in front of it, but not the high one. Queueing lifts both.
+// its base the median over the points nearest to the origin.
 func (f *floor) fitLine(scratch *fitting, link perByte) {
 	f.refit = f.count + max(floorWRs, f.count/4)
 	points := f.collect(scratch)
@@ -53,9 +50,7 @@ func (f *floor) fitLine(scratch *fitting, link perByte) {
 	known := fit{known: true, perByte: link}
 	switch {
 	case last.x >= slopeRatio*max(first.x, 1):
-		slope := max(scratch.idleSlope(points), scratch.slope(points, 0), scratch.slope(points, last.x/8))
-		// A slope inside the noise of the floor is none.
-		if slope*(last.x-first.x) >= 0.2*first.y {
+		if slope := max(scratch.idleSlope(points), scratch.deepSlope(points)); slope > 0 {
 			known.rise(slope)
 		}
 	case f.idle >= pointWRs:
@@ -66,7 +61,6 @@ func (f *floor) fitLine(scratch *fitting, link perByte) {
 		return
 	}
 	known.base = scratch.base(points, float64(known.perByte)/(1<<perByteBits))
-	known.reads = f.readLimit(known.base)
 	f.fit = known
 }
 
@@ -82,7 +76,11 @@ func (f *fit) rise(slope float64) {
 func (f *floor) collect(scratch *fitting) []point {
 	points := scratch.points[:0]
 	for _, p := range f.points {
-		if p == nil || p.count < pointWRs {
+		if p == nil {
+			continue
+		}
+		deep := 2*p.idle < p.count
+		if p.count < pointWRs || deep && p.count < deepWRs {
 			continue
 		}
 		low, high := max(p.count/floorQuantile, 1), p.count-p.count/4
@@ -91,11 +89,32 @@ func (f *floor) collect(scratch *fitting) []point {
 			y:    float64(p.wire.rank(low)),
 			xh:   float64(p.reach.rank(high)),
 			yh:   float64(p.wire.rank(high)),
-			deep: 2*p.idle < p.count,
+			deep: deep,
 		})
 	}
 	scratch.points = points
 	return points
+}
+
+// queueShare of the wire time, of the WRs with the most in front of them, that
+// must be queueing before any is believed. Where completions keep their order,
+// jitter alone lifts wire times with depth, as each WR waits for the latest of
+// those in front of it. If the jitter is bounded it lifts their low quantile,
+// and not the high one; if it has an exponential tail it lifts both with the
+// logarithm of depth: its slope at depth n, times n, is less than 1/ln(n) of
+// the wire time.
+const queueShare = 0.35
+
+// deepSlope is what the bytes in front of a WR cost it. The points of a queue
+// that sometimes drains form a bent line, level where the wire dominates: there
+// the slope of the farthest octaves counts.
+func (s *fitting) deepSlope(points []point) float64 {
+	last := points[len(points)-1]
+	slope := max(s.slope(points, 0), s.slope(points, last.x/8))
+	if slope*last.x < queueShare*last.y {
+		return 0
+	}
+	return slope
 }
 
 // slope of the points beyond from: the smaller of those of both quantiles.
@@ -119,14 +138,26 @@ func (s *fitting) slope(points []point, from float64) float64 {
 // low quantile alone tells, as nothing but size lifts it.
 func (s *fitting) idleSlope(points []point) float64 {
 	s.values = s.values[:0]
+	var first, last point
 	for i, a := range points {
+		if a.deep {
+			continue
+		}
+		if last = a; first.y == 0 {
+			first = a
+		}
 		for _, b := range points[i+1:] {
-			if !a.deep && !b.deep && b.x >= slopeRatio*max(a.x, 1) {
+			if !b.deep && b.x >= slopeRatio*max(a.x, 1) {
 				s.values = append(s.values, (b.y-a.y)/(b.x-a.x))
 			}
 		}
 	}
-	return max(median(s.values), 0)
+	slope := max(median(s.values), 0)
+	// A slope inside the noise of the floor is none.
+	if slope*(last.x-first.x) < noise*first.y {
+		return 0
+	}
+	return slope
 }
 
 // base is the median over the points near the origin of what is left of them
@@ -153,19 +184,4 @@ func median(values []float64) float64 {
 		return (values[middle-1] + values[middle]) / 2
 	}
 	return values[middle]
-}
-
-// readLimit finds how many READs are in flight at most: the fewest places
-// after which, in a full queue, a whole base has passed.
-func (f *floor) readLimit(base uint64) uint64 {
-	if f.deep < floorWRs {
-		return 0
-	}
-	for i, s := range f.serial {
-		// A fifth below the base: it is a quantile, too.
-		if s.rank(max(f.deep/floorQuantile, 1)) >= base-base/5 {
-			return 1 << i
-		}
-	}
-	return 0
 }

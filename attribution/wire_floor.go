@@ -21,13 +21,9 @@ type floor struct {
 	points [floorPoints]*floorPoint
 	seen   int64 // WRs, those in doubt included
 	count  int64 // WRs learnt from
-	idle   int64 // of them posted to an idle queue
+	idle   int64 // of them with nothing in front on their queue pair
 	refit  int64 // count at which the fit is due again
 	split  int64 // WRs split by it
-	// serial: for READs, done minus done of the one 1<<i places before, of WRs
-	// with a full queue; the limit of READs in flight shows in it.
-	serial [readSteps]*sketch
-	deep   int64 // READs in serial
 
 	fit fit
 }
@@ -83,16 +79,19 @@ func floorPointOf(reach uint64) int {
 }
 
 const (
-	// floorWRs are needed before anything is split, pointWRs in each point.
+	// floorWRs are needed before anything is split; pointWRs in each point, and
+	// deepWRs where they were posted behind others.
 	floorWRs = 32
 	pointWRs = 8
+	deepWRs  = 16
 	// floorQuantile of the wire times is the floor: the tenth part.
 	floorQuantile = 10
 )
 
-// learn from a doubt-free WR: its wire time and what was in front of it.
-func (f *floor) learn(w *waiting, size, wire uint64) {
-	reach := w.ahead + size
+// learn from a doubt-free WR: the bytes in front of it on its queue pair, and
+// of others on the port, its own, and its wire time.
+func (f *floor) learn(ahead, others, size, wire uint64) {
+	reach := ahead + others + size
 	i := floorPointOf(reach)
 	p := f.points[i]
 	if p == nil {
@@ -103,20 +102,9 @@ func (f *floor) learn(w *waiting, size, wire uint64) {
 	p.reach.add(reach)
 	p.wire.add(wire)
 	f.count++
-	if w.ahead == 0 {
+	if ahead == 0 {
 		f.idle++
 		p.idle++
-	}
-}
-
-// learnSerial takes the distances between READs of a full queue.
-func (f *floor) learnSerial(w *waiting, done uint64) {
-	f.deep++
-	for i, before := range w.readDone {
-		if f.serial[i] == nil {
-			f.serial[i] = new(sketch)
-		}
-		f.serial[i].add(done - min(before, done))
 	}
 }
 

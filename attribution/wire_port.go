@@ -9,8 +9,8 @@ type portTraffic struct {
 }
 
 type transfer struct {
-	done, bytes uint64
-	queue       int32
+	done, posted, bytes uint64
+	queue               int32
 }
 
 const (
@@ -18,7 +18,7 @@ const (
 	portTransfers = 2 * delayedWRs
 	// sortReach: a transfer this far out of order counts as done a little later.
 	sortReach = 64
-	// shareReach bounds the look back; beyond it the share is extrapolated.
+	// shareReach transfers are looked at; beyond it a share is extrapolated.
 	shareReach = 256
 )
 
@@ -34,7 +34,7 @@ func (p *portTraffic) enter(t transfer) {
 		p.many = true
 	}
 	p.count++
-	kept := min(p.count, uint64(len(p.ring)))
+	kept := p.kept()
 	back := uint64(0)
 	for ; back+1 < kept && back < sortReach && p.at(back+1).done > t.done; back++ {
 		*p.at(back) = *p.at(back + 1)
@@ -45,28 +45,35 @@ func (p *portTraffic) enter(t transfer) {
 	*p.at(back) = t
 }
 
-// others gives the bytes that queue pairs other than queue finished in (begin, end].
-func (p *portTraffic) others(queue int32, begin, end uint64) uint64 {
-	if !p.many {
-		return 0
-	}
-	kept := min(p.count, uint64(len(p.ring)))
-	low, high := uint64(0), kept
+// newest is how many transfers were done after t.
+func (p *portTraffic) newest(t uint64) uint64 {
+	low, high := uint64(0), p.kept()
 	for low < high {
 		middle := (low + high) / 2
-		if p.at(middle).done > end {
+		if p.at(middle).done > t {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
+	return low
+}
+
+func (p *portTraffic) kept() uint64 { return min(p.count, uint64(len(p.ring))) }
+
+// others gives the bytes that queue pairs other than queue finished in (begin, end].
+func (p *portTraffic) others(queue int32, begin, end uint64) uint64 {
+	if !p.many {
+		return 0
+	}
 	var bytes uint64
-	for i := low; i < kept; i++ {
+	first := p.newest(end)
+	for i := first; i < p.kept(); i++ {
 		t := p.at(i)
 		if t.done <= begin {
 			break
 		}
-		if i-low == shareReach {
+		if i-first == shareReach {
 			return bytes * (end - begin) / max(end-t.done, 1)
 		}
 		if t.queue != queue {
@@ -74,4 +81,26 @@ func (p *portTraffic) others(queue int32, begin, end uint64) uint64 {
 		}
 	}
 	return bytes
+}
+
+// ahead gives the bytes of queue pairs other than queue that were posted by
+// the time posted, and done in (posted, done]. false: too many to look at.
+func (p *portTraffic) ahead(queue int32, posted, done uint64) (bytes uint64, known bool) {
+	if !p.many {
+		return 0, true
+	}
+	first := p.newest(done)
+	for i := first; i < p.kept(); i++ {
+		t := p.at(i)
+		if t.done <= posted {
+			break
+		}
+		if i-first == shareReach {
+			return 0, false
+		}
+		if t.queue != queue && t.posted <= posted {
+			bytes += t.bytes
+		}
+	}
+	return bytes, true
 }

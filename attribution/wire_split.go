@@ -22,11 +22,12 @@ type wireSplitter struct {
 //
 // Service starts at max(post_end, done of the previous WR - base). Before that
 // m waited: behind the job's own depth as long as the bytes in front of it,
-// not yet on their way, take at the path's rate; the rest of the wait is what
-// delayed its predecessors, and is theirs: the jitter of a long wire with
-// completions in order is no queueing. What service takes beyond the floor is
-// what other queue pairs sent meanwhile, as far as their bytes explain it, and
-// excess. Where inside the service these lie is not known; excess is shown last.
+// not yet on their way, take at the path's rate; then behind what other queue
+// pairs of the port sent meanwhile, as far as their bytes explain it; the rest
+// is what delayed its predecessors, and is theirs: the jitter of a long wire
+// with completions in order is no queueing. What service takes beyond the floor
+// is the port's share in the same way, and excess. Where inside the service
+// these lie is not known; excess is shown last.
 func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory, stall *wireStall) []segment {
 	m, f := &d.m, d.floor
 	s.own = wireStall{}
@@ -40,8 +41,10 @@ func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory
 		*stall = wireStall{cause: Excess}
 	}
 	start, queued := f.fit.serviceStart(m, &waiting, begin, end)
+	shared := queued + d.share(port, begin, start, start-queued)
 	s.pieces = appendPiece(s.pieces[:0], SendQueue, begin, queued)
-	s.pieces = appendPiece(s.pieces, stall.cause, queued, start)
+	s.pieces = appendPiece(s.pieces, PortShare, queued, shared)
+	s.pieces = appendPiece(s.pieces, stall.cause, shared, start)
 	s.service(d, port, start, end)
 	if s.own.end-s.own.begin > stall.end-stall.begin {
 		*stall = s.own
@@ -75,15 +78,9 @@ func (f *fit) serviceStart(m *measured, w *waiting, begin, end uint64) (start, q
 	}
 	// An eighth more: the rate is fitted to the fastest tenth.
 	ahead := begin + f.perByte.of(w.ahead)*9/8
-	if isRead(m.opcode) {
-		limit := uint64(m.qp.maxRDAtomic)
-		if limit == 0 {
-			limit = f.reads
-		}
-		if limit > 0 && limit <= readsMost {
-			slot := w.readDone[readStep(limit)]
-			free, ahead = max(free, slot), max(ahead, slot)
-		}
+	if limit := uint64(m.qp.maxRDAtomic); isRead(m.opcode) && limit > 0 && limit <= readsMost {
+		slot := w.readDone[readStep(limit)]
+		free, ahead = max(free, slot), max(ahead, slot)
 	}
 	start = min(max(free, begin), end)
 	return start, min(ahead, start)
@@ -102,11 +99,8 @@ func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64)
 		limit = transmit - min(transmit, link.of(d.m.bytes))
 		transmit -= limit
 	}
-	share := uint64(0)
-	if left > 0 && fit.perByte > 0 {
-		share = min(fit.perByte.of(port.others(d.queue.index, start, end)), left)
-		left -= share
-	}
+	share := d.share(port, start, end-min(fit.base, end-start), left)
+	left -= share
 	at := start
 	for _, part := range [...]struct {
 		cause Cause
@@ -119,6 +113,16 @@ func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64)
 		s.own = wireStall{at, end, stallCause(left, fit.base+transmit+limit, d.m.qp)}
 		s.pieces = appendPiece(s.pieces, s.own.cause, at, end)
 	}
+}
+
+// share of the port: what other queue pairs sent in [begin, end), which was done
+// a base later, takes at the fitted rate; at most so many ns.
+func (d *delayed) share(port *portTraffic, begin, end, most uint64) uint64 {
+	fit := &d.floor.fit
+	if most == 0 || fit.perByte == 0 || begin >= end {
+		return 0
+	}
+	return min(fit.perByte.of(port.others(d.queue.index, begin+fit.base, end+fit.base)), most)
 }
 
 func appendPiece(pieces []segment, cause Cause, begin, end uint64) []segment {
