@@ -11,8 +11,8 @@ package attribution
 //   - the CQE's wqe_counter, matched to the index of a posted WQE: two WQEs in
 //     flight with one index would lie at the same place of the buffer;
 //   - counting, see below;
-//   - wr_ids that cannot be in flight twice: rising in more posts in a row than
-//     the queue has room for;
+//   - a wr_id that cannot be in flight twice: those of more posts before it than
+//     the queue has room for were rising up to it;
 //   - silence: the CQ was found empty when nothing had been posted for longer
 //     than the transport may keep a work request.
 //
@@ -21,9 +21,11 @@ package attribution
 // seen since. A completion cannot come before its post, so s >= c(t) - n(t) at
 // all times; this is the lower bound. The queue has room for max_send_wr, so
 // if s were greater than what makes all that is not yet retired fit in, a post
-// would have failed; this is the upper bound. Where they meet, s is known. The
-// queue always holds what is pending if s is the upper bound: what it drops is
-// completed for certain, and when the bounds meet it holds the truth.
+// would have failed; this is the upper bound. (It takes that one thread posts
+// and polls: the room that another thread's poll makes shows in its records
+// only when that poll returns.) Where they meet, s is known. The queue always
+// holds what is pending if s is the upper bound: what it drops is completed for
+// certain, and when the bounds meet it holds the truth.
 
 // proof says how a queue's place was proven.
 type proof uint8
@@ -60,7 +62,8 @@ type anchor struct {
 
 	posts, completions int64 // of signalled work requests, since then
 	lower, upper       int64 // bounds of s; upper may be noBound
-	rising             int64 // posts in a row with rising wr_ids
+	rising             bool
+	runStart           int64 // index of the first of the latest posts with rising wr_ids
 	unflagged          int64 // posts in a row without IBV_SEND_SIGNALED
 	flagged            bool  // one with it was seen
 	latestWRID         uint64
@@ -77,9 +80,10 @@ func (q *workQueue) prove(by proof) {
 	}
 }
 
-// unprove starts to look for a proof at t. room is max_send_wr, 0: unknown.
-func (q *workQueue) unprove(t uint64, room uint32) {
-	q.anchor = anchor{since: t, upper: noBound, flagged: q.anchor.flagged}
+// unprove starts to look for a proof at t; until lossEnd none is accepted. room
+// is max_send_wr, 0: unknown.
+func (q *workQueue) unprove(t, lossEnd uint64, room uint32) {
+	q.anchor = anchor{since: max(t, lossEnd), lossEnd: lossEnd, upper: noBound, flagged: q.anchor.flagged}
 	if room > 0 && !q.receive && q.len() == 0 {
 		q.anchor.upper = int64(room)
 	}
@@ -98,13 +102,11 @@ func (q *workQueue) notePost(p *pending, t uint64) {
 		a.upper = noBound
 		return
 	}
-	if p.is&isSignalled != 0 {
-		a.posts++
+	if p.is&isSignalled != 0 || q.sigAll == sigAllUnknown {
+		a.posts++ // more than there are keeps the lower bound low
 	}
-	if p.wrID > a.latestWRID || a.rising == 0 {
-		a.rising++
-	} else {
-		a.rising = 1
+	if !a.rising || p.wrID <= a.latestWRID {
+		a.rising, a.runStart = true, p.index
 	}
 	a.latestWRID = p.wrID
 }
@@ -128,15 +130,15 @@ func (q *workQueue) noteFlag(flag bool) {
 func (q *workQueue) allSignalled() {
 	q.sigAll = 1
 	for i := range q.len() {
-		if p := q.at(i); p.is&isSignalled == 0 {
-			p.is |= isSignalled
-			q.anchor.posts++
-		}
+		q.at(i).is |= isSignalled
 	}
 }
 
 // settled says whether the bounds met.
-func (a *anchor) settled() bool { return a.upper != noBound && a.lower == a.upper }
+func (q *workQueue) settled() bool {
+	a := &q.anchor
+	return a.upper != noBound && a.lower == a.upper && q.sigAll != sigAllUnknown
+}
 
 // overfull says that the queue would hold more than it has room for if s were
 // the upper bound. Ask after a post succeeded.
@@ -157,19 +159,21 @@ func (q *workQueue) noteCompletion() bool {
 	if a.upper == noBound {
 		return false
 	}
-	if a.upper < a.lower {
+	if a.upper < a.lower || q.sigAll == sigAllUnknown && a.completions > a.upper {
 		a.upper = noBound
 		return false
 	}
 	return a.completions > a.upper
 }
 
-// uniqueWRIDs says that no two work requests in flight can have the same wr_id.
-func (a *anchor) uniqueWRIDs(room uint32) bool {
+// uniqueWRID says that nothing that was in flight with p can have its wr_id: so
+// many posts before it had smaller ones. The room counts twice, for completions
+// that other threads have taken and not yet returned.
+func (a *anchor) uniqueWRID(p *pending, room uint32) bool {
 	if room == 0 {
 		room = wrIDRun
 	}
-	return a.rising > int64(room)
+	return a.rising && p.index-a.runStart >= 2*int64(room)
 }
 
 // patience is how long the queue pair's transport may keep a work request

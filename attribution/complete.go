@@ -12,11 +12,22 @@ const (
 func (e *Engine) completed(c *verbRecord) {
 	th := e.threads.thread(c.pid, c.tid)
 	e.threads.runs(th, c.time, c.cpu)
+	e.usesVerbs(c.pid, c.tid)
 	cq := e.objects.cq(c.pid, c.CQ)
 	cq.polled(c.tid, c.time)
 	if c.emptySeen() && c.LastEmptyTID != 0 {
 		cq.polled(c.LastEmptyTID, c.LastEmpty)
 	}
+	if e.holds(c, cq) {
+		e.hold(c, cq)
+		cq.latestTID = c.tid
+		return
+	}
+	e.reap(c, cq)
+}
+
+// reap takes a completion whose place among others is certain.
+func (e *Engine) reap(c *verbRecord, cq *completionQueue) {
 	if c.flags&(event.CompletionUnreadable|event.CompletionLost) != 0 {
 		e.met.unreadable += max(1, int64(c.Count))
 		e.loseCQ(cq, c.time)
@@ -32,6 +43,10 @@ func (e *Engine) pair(c *verbRecord, cq *completionQueue) {
 	qp := e.objects.completed(c.pid, c.QPNum, cq)
 	if qp == nil {
 		e.met.strayCompletions++
+		return
+	}
+	if c.Begin != 0 && c.Begin < qp.emptyAt {
+		e.met.strayCompletions++ // taken before the queue pair was reset, returned after
 		return
 	}
 	if c.Status != 0 {
@@ -75,7 +90,8 @@ func (e *Engine) receiveQueue(qp *queuePair) *workQueue {
 
 // take pairs a completion with the i-th WR of the queue, and settles what it
 // retires: the unsignalled WRs since the signalled one before. A signalled one
-// that is passed over was completed without our seeing it.
+// that is passed over was completed without our seeing it, unless another
+// thread has its completion and returns later.
 func (e *Engine) take(qp *queuePair, q *workQueue, i int, c *verbRecord, cq *completionQueue) {
 	p := q.at(i)
 	if q.shared || q.receive && i > 0 {
@@ -86,23 +102,48 @@ func (e *Engine) take(qp *queuePair, q *workQueue, i int, c *verbRecord, cq *com
 	}
 	passed := 0
 	for j := range i {
-		if q.at(j).is&isSignalled != 0 {
+		if q.at(j).is&(isSignalled|isTaken) == isSignalled {
 			passed = j + 1
 		}
 	}
-	for j := range passed {
+	wait := passed > 0 && e.mayFollow(q, c)
+	for j := 0; j < passed && !wait; j++ {
 		e.forget(qp, q, q.at(j))
 	}
 	var with retired
 	for j := passed; j < i; j++ {
-		with.wrs++
-		with.bytes += uint64(q.at(j).bytes)
-		e.leave(qp, q, q.at(j), settledRetired)
+		if r := q.at(j); r.is&isTaken == 0 {
+			with.wrs++
+			with.bytes += uint64(r.bytes)
+			e.leave(qp, q, r, settledRetired)
+			r.is |= isTaken
+		}
 	}
 	e.finish(qp, q, p, c, cq, with)
-	q.drop(i + 1)
+	if wait {
+		p.is |= isTaken
+	} else {
+		q.drop(i + 1)
+		q.trim()
+	}
 	q.blocked = false
 	e.noteLeft(qp, q, c.time)
+}
+
+// mayFollow says that the completions of the signalled WRs passed over may
+// still come: WQE indices will tell whose they are, and several threads reap.
+// For those of a loss, or passed over long ago, nothing is waited for.
+func (e *Engine) mayFollow(q *workQueue, c *verbRecord) bool {
+	first := q.firstSignalled()
+	p := q.at(first)
+	if e.manyThreads[c.pid] != severalThreads || !q.proven() || p.is&(isWQEValid|isBeforeLoss) != isWQEValid {
+		return false
+	}
+	if p.is&isPassed == 0 {
+		p.is |= isPassed
+		q.passedAt = c.time
+	}
+	return c.time <= q.passedAt+overlapNS
 }
 
 // retired are the unsignalled WRs that a completion retired.

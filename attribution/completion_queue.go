@@ -10,10 +10,15 @@ type completionQueue struct {
 	armed   int       // ever
 	pollers [8]poller
 
+	reaps  int  // completions so far, up to soleReaper
+	shared bool // several threads reap
+	held   int  // completions held back, see hold
+
 	latest     *queuePair // of the latest completion
 	latestTID  uint32     // who reaped it
 	latestReap uint64
-	doneLow    uint64 // the latest completion was not done earlier
+	orderTID   uint32
+	doneLow    uint64 // nothing that orderTID reaps from now on was done earlier
 }
 
 // arming is one ibv_req_notify_cq: it leads to one event, by the first

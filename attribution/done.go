@@ -18,9 +18,10 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 		m.doneSource = DoneBracket
 	}
 	m.doneLow, m.doneHigh = low, high
-	if cq.latestTID == c.tid {
-		m.doneLow = max(low, min(cq.doneLow, high))
+	if cq.orderTID != c.tid {
+		cq.orderTID, cq.doneLow = c.tid, 0
 	}
+	m.doneLow = max(low, min(cq.doneLow, high))
 	switch {
 	case e.stamped(m, c, low):
 	case e.interruptedSleep(m, c, cq):

@@ -19,11 +19,16 @@ type Engine struct {
 	submits  submits
 	flights  flights
 	deferred []deferredWR
+	held     ring[heldCompletion]
 	clocks   map[string]*deviceClock
 	met      met
 
 	costInPost, costTrap uint64 // ns
 
+	manyThreads map[uint32]uint64 // by process; see usesVerbs
+	latestUser  uint32
+
+	lossEnd  uint64 // records that matching needs were being lost until then
 	now      uint64
 	need     uint64 // the oldest time that a pending WR may ask about
 	neededAt uint64 // when need was found
@@ -55,13 +60,15 @@ func newEngine(cfg Config, out sink) *Engine {
 		watermark = DefaultWatermark
 	}
 	e := &Engine{
-		out:        out,
-		objects:    newObjects(),
-		threads:    newTimelines(cfg.Arch),
-		flights:    flights{known: make(map[flightKey]*flight)},
-		clocks:     make(map[string]*deviceClock),
-		costInPost: nanoseconds(cfg.Cost.InPost),
-		costTrap:   nanoseconds(cfg.Cost.TrapNS),
+		out:     out,
+		objects: newObjects(),
+		threads: newTimelines(cfg.Arch),
+		flights: flights{known: make(map[flightKey]*flight)},
+		clocks:  make(map[string]*deviceClock),
+
+		manyThreads: make(map[uint32]uint64),
+		costInPost:  nanoseconds(cfg.Cost.InPost),
+		costTrap:    nanoseconds(cfg.Cost.TrapNS),
 	}
 	e.order = newOrderer(watermark, e)
 	e.walker.tl = e.threads
@@ -101,6 +108,7 @@ func (e *Engine) Finish(ctx *event.Context) *Report {
 // close ends the window: what is pending now is outstanding, or was never proven.
 func (e *Engine) close() {
 	e.order.flush()
+	e.release(never)
 	for _, qp := range e.objects.all {
 		if !qp.gone {
 			e.closeQueue(qp, &qp.sendQueue, settledOutstanding)
@@ -148,6 +156,9 @@ func (e *Engine) doubts() []string {
 
 func (e *Engine) verb(r *verbRecord) {
 	e.tick(r.time, beginOf(r))
+	if e.held.len() > 0 {
+		e.release(r.time)
+	}
 	switch r.kind {
 	case event.KindWR:
 		e.posted(r)
@@ -177,6 +188,7 @@ func (e *Engine) interrupt(r *interruptRecord) {
 
 func (e *Engine) rare(r *rareRecord) {
 	e.tick(r.time, r.time)
+	e.release(never)
 	switch r.kind {
 	case event.KindQP:
 		e.queuePairEvent(r)

@@ -21,14 +21,18 @@ func (e *Engine) failed(qp *queuePair, c *verbRecord, cq *completionQueue) {
 		return
 	}
 	for j := range i {
-		how := settledFlushed
-		if p := q.at(j); first && p.is&isSignalled == 0 {
+		p, how := q.at(j), settledFlushed
+		if p.is&isTaken != 0 {
+			continue
+		}
+		if first && p.is&isSignalled == 0 {
 			how = settledRetired // unsignalled and in front of the one that failed
 		}
-		e.leave(qp, q, q.at(j), how)
+		e.leave(qp, q, p, how)
 	}
 	e.leave(qp, q, q.at(i), settledFlushed)
 	q.drop(i + 1)
+	q.trim()
 	e.noteLeft(qp, q, c.time)
 }
 

@@ -8,7 +8,7 @@ func (e *Engine) find(qp *queuePair, q *workQueue, c *verbRecord) (int, proof) {
 	if i, known := q.byWQE(c); known {
 		if i >= 0 {
 			q.signalledAt(i)
-			return i, provenWQE
+			return q.aheadOfOpen(i), provenWQE
 		}
 		if q.proven() {
 			e.met.strayCompletions++ // its post was not seen
@@ -22,10 +22,8 @@ func (e *Engine) find(qp *queuePair, q *workQueue, c *verbRecord) (int, proof) {
 		if q.receive {
 			return -1, unproven
 		}
-		if q.anchor.uniqueWRIDs(qp.maxSendWR) && !q.anchor.isLossy(c.time) {
-			if i := q.byWRID(0, c.WRID); i >= 0 {
-				return i, provenWRID
-			}
+		if i := q.byWRID(0, c); i >= 0 && q.anchor.uniqueWRID(q.at(i), qp.maxSendWR) && !q.anchor.isLossy(c.time) {
+			return i, provenWRID
 		}
 		if !e.counted(qp, q, c) {
 			return -1, unproven
@@ -42,6 +40,9 @@ func (e *Engine) findInOrder(qp *queuePair, q *workQueue, c *verbRecord) int {
 		q.allSignalled()
 		i = 0
 	}
+	if i >= 0 && q.at(i).postBegin > c.time {
+		i = -1
+	}
 	switch {
 	case i < 0:
 		e.met.strayCompletions++
@@ -52,18 +53,20 @@ func (e *Engine) findInOrder(qp *queuePair, q *workQueue, c *verbRecord) int {
 	case isUnseen(q.at(i).opcode, c) && !q.receive:
 		e.met.strayCompletions++
 		return -1
-	case q.at(i).is&isRacing != 0:
-		return q.resolveRace(i, c.WRID)
+	case q.at(i).is&(isRacing|isShuffled) != 0:
+		if j := q.resolveRace(i, c); j >= 0 {
+			return j
+		}
 	case q.at(i).wrID == c.WRID:
 		return i
 	}
 	// Receives may complete out of order (MLX5DV_QP_CREATE_OOO_DP); of sends,
 	// a completion was not seen, or a post.
-	j := q.byWRID(i+1, c.WRID)
+	j := q.byWRID(i+1, c)
 	switch {
 	case j < 0:
 		e.met.strayCompletions++
-	case !q.receive && q.byWRID(j+1, c.WRID) >= 0:
+	case !q.receive && q.byWRID(j+1, c) >= 0:
 		e.lose(qp, q, c.time)
 		return -1
 	case !q.receive:
@@ -97,10 +100,11 @@ func (q *workQueue) firstSignalled() int {
 	return -1
 }
 
-// byWRID gives the first signalled WR from place i on with a wr_id, or -1.
-func (q *workQueue) byWRID(i int, wrID uint64) int {
-	for ; i < q.len(); i++ {
-		if p := q.at(i); p.wrID == wrID && p.is&(isSignalled|isTaken|isBlind) == isSignalled {
+// byWRID gives the first signalled WR from place i on with the wr_id of a
+// completion, -1 if none was posted before it was reaped.
+func (q *workQueue) byWRID(i int, c *verbRecord) int {
+	for ; i < q.len() && q.at(i).postBegin <= c.time; i++ {
+		if p := q.at(i); p.wrID == c.WRID && p.is&(isSignalled|isTaken|isBlind) == isSignalled {
 			return i
 		}
 	}
@@ -159,30 +163,66 @@ func (q *workQueue) signalledAt(i int) {
 	}
 }
 
-// resolveRace picks among WRs of several threads whose order is not certain
-// the one with the completion's wr_id, and puts it and what its thread posted
-// before it in front. If wr_ids do not tell, the completion takes its place in
-// the count but is not believed.
-func (q *workQueue) resolveRace(i int, wrID uint64) int {
-	found := -1
-	for j := i; j < q.len() && q.at(j).is&isRacing != 0; j++ {
-		p := q.at(j)
-		if p.wrID != wrID || p.is&isSignalled == 0 {
+// aheadOfOpen moves the WRs of other calls that have not returned behind the
+// i-th, which is completed: they were queued later or not at all. It gives the
+// place of the i-th.
+func (q *workQueue) aheadOfOpen(i int) int {
+	for j := i - 1; j >= 0; j-- {
+		p, open := q.at(i), q.at(j)
+		if open.postEnd != 0 || open.is&(isTaken|isEndMissing) != 0 || open.tid == p.tid && open.call == p.call {
+			continue
+		}
+		for k := j; k < i; k++ {
+			*q.at(k), *q.at(k + 1) = *q.at(k + 1), *q.at(k)
+		}
+		i--
+	}
+	return i
+}
+
+// resolveRace picks among WRs whose order is not certain, or that of their
+// completions, the one with the completion's wr_id, and puts it and what its
+// thread posted before it in front. If wr_ids do not tell, the completion counts
+// for the oldest, but none of these pairs is believed. -1: none has that wr_id.
+func (q *workQueue) resolveRace(i int, c *verbRecord) int {
+	found, rivals := -1, false
+	end := i
+	for ; end < q.len() && q.at(end).is&(isRacing|isShuffled) != 0 && q.at(end).postBegin <= c.time; end++ {
+		p := q.at(end)
+		if p.wrID != c.WRID || p.is&isSignalled == 0 {
 			continue
 		}
 		if found < 0 {
-			found = j
-		} else if p.tid != q.at(found).tid {
-			q.at(i).is |= isAmbiguous
-			return i
+			found = end
+		} else if p.tid != q.at(found).tid || p.is&isShuffled != 0 {
+			rivals = true
 		}
 	}
 	if found < 0 {
-		q.at(i).is |= isAmbiguous
-		return i
+		return -1
 	}
-	tid, front := q.at(found).tid, 0
-	for j := 0; j <= found; j++ {
+	for j := i; rivals && j < end; j++ {
+		if q.at(j).wrID == c.WRID {
+			q.at(j).is |= isAmbiguous
+		}
+	}
+	return q.bringForward(found)
+}
+
+// bringForward moves the WR at a place to the front, with what its thread
+// posted since the signalled one before it, and gives its new place.
+func (q *workQueue) bringForward(found int) int {
+	tid, first := q.at(found).tid, found
+	for j := found - 1; j >= 0; j-- {
+		if p := q.at(j); p.tid == tid {
+			if p.is&isSignalled != 0 {
+				break
+			}
+			first = j
+		}
+	}
+	front := 0
+	for j := first; j <= found; j++ {
 		if q.at(j).tid != tid {
 			continue
 		}
@@ -208,7 +248,7 @@ func (e *Engine) findShared(q *workQueue, c *verbRecord) int {
 	if n == 0 {
 		return -1 // posted before we looked
 	}
-	i := q.byWRID(0, c.WRID)
+	i := q.byWRID(0, c)
 	if i >= 0 && (n > 1 || q.repeats) {
 		q.repeats = true
 		q.at(i).is |= isAmbiguous

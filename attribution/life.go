@@ -48,7 +48,7 @@ func (e *Engine) proveByState(qp *queuePair, what event.ObjectEvent, a *event.QP
 	if what == event.ObjectCreated || a.State == qpReset {
 		e.empty(qp, &qp.sendQueue, t)
 		e.empty(qp, &qp.recvQueue, t)
-		qp.failed = false
+		qp.failed, qp.emptyAt = false, t
 		return
 	}
 	if a.State == qpInit || a.State == qpRTR {

@@ -98,6 +98,8 @@ type queuePair struct {
 
 	context, sendCQ, recvCQ, srq uint64 // addresses; 0: unknown or none
 
+	emptyAt uint64 // when it was made or reset last
+
 	failed bool // a completion in error was seen: what follows are its consequences
 	gone   bool // destroyed, or its address belongs to another now
 

@@ -23,6 +23,7 @@ const (
 func (e *Engine) posted(r *verbRecord) {
 	th := e.threads.thread(r.pid, r.tid)
 	e.threads.runs(th, r.time, r.cpu)
+	e.usesVerbs(r.pid, r.tid)
 	qp, q := e.queueOf(r)
 	call := &th.call
 	if !call.open || call.number != r.Call || call.queue != q {
@@ -139,7 +140,7 @@ func (e *Engine) postEnd(r *verbRecord) {
 		blind = blind || p.is&isBlind != 0
 		e.announce(qp, q, p)
 	}
-	e.reorder(q, r.tid, r.Call)
+	e.reorder(q, r.tid, r.Call, call.begin)
 	e.purge(qp, q, r.tid, r.Call, r.time)
 	e.resume(r, number)
 	e.submits.use(number, uses)
@@ -148,7 +149,7 @@ func (e *Engine) postEnd(r *verbRecord) {
 		e.lose(qp, q, r.time)
 	}
 	if qp != nil && !q.receive {
-		e.tighten(qp, q, r.time)
+		e.tighten(qp, q, r.tid, r.time)
 	}
 }
 
@@ -178,7 +179,7 @@ func (e *Engine) refuse(r *verbRecord, call *openCall) {
 		if i == q.len()-1 {
 			q.next--
 		}
-		if !q.proven() && p.is&isSignalled != 0 {
+		if !q.proven() && p.is&(isSignalled|isBeforeLoss) == isSignalled {
 			q.anchor.posts--
 		}
 		e.ledger.settle(q, p, settledRefused)
@@ -223,14 +224,16 @@ func (e *Engine) announce(qp *queuePair, q *workQueue, p *pending) {
 
 // reorder puts the WRs of a call that returned in front of those of calls of
 // other threads that have not: the verbs lock was theirs first. Where WQE
-// indices are known they decide.
-func (e *Engine) reorder(q *workQueue, tid, call uint32) {
+// indices are known they decide. Only calls that overlap this one, which began
+// at begin, can have been passed.
+func (e *Engine) reorder(q *workQueue, tid, call uint32, begin uint64) {
 	n := q.len()
 	first := n
 	for first > 0 {
 		p := q.at(first - 1)
+		own := p.tid == tid && p.call == call
 		open := p.postEnd == 0 && p.is&isEndMissing == 0
-		if !open && (p.tid != tid || p.call != call) && p.is&isRacing == 0 {
+		if !own && !open && p.postEnd <= begin {
 			break
 		}
 		first--
@@ -243,7 +246,15 @@ func (e *Engine) reorder(q *workQueue, tid, call uint32) {
 		return
 	}
 	for i := first; i < n; i++ {
-		q.at(i).is |= isRacing
+		p := q.at(i)
+		p.is |= isRacing
+		for j := first; j < i; j++ {
+			// An index read before the lock was taken may be another's.
+			if other := q.at(j); other.is&p.is&isWQEValid != 0 && other.wqe == p.wqe {
+				other.is &^= isWQEValid
+				p.is &^= isWQEValid
+			}
+		}
 	}
 	for i := first + 1; i < n; i++ {
 		for j := i; j > first && queuedBefore(q.at(j), q.at(j-1)); j-- {

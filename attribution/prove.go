@@ -2,8 +2,8 @@ package attribution
 
 // unprove says that a queue pair's queues hold an unknown number of WRs.
 func (e *Engine) unprove(qp *queuePair, t uint64) {
-	qp.sendQueue.unprove(t, qp.maxSendWR)
-	qp.recvQueue.unprove(t, 0)
+	qp.sendQueue.unprove(t, e.lossEnd, qp.maxSendWR)
+	qp.recvQueue.unprove(t, e.lossEnd, 0)
 }
 
 // lose un-anchors a queue: records of it are missing. What is pending can
@@ -27,7 +27,7 @@ func (e *Engine) lose(qp *queuePair, q *workQueue, t uint64) {
 	if qp != nil && !q.receive {
 		room = qp.maxSendWR
 	}
-	q.unprove(t, room)
+	q.unprove(t, e.lossEnd, room)
 }
 
 // forget settles a pending WR that can no longer be matched.
@@ -61,17 +61,15 @@ func (e *Engine) purge(qp *queuePair, q *workQueue, tid, call uint32, t uint64) 
 // loseAll un-anchors all queues: records that matching needs were dropped, of
 // whom is unknown. Nothing is proven before the loss has ended.
 func (e *Engine) loseAll(end uint64) {
+	e.lossEnd = max(e.lossEnd, end)
 	for _, qp := range e.objects.all {
 		if !qp.gone {
 			e.lose(qp, &qp.sendQueue, end)
 			e.lose(qp, &qp.recvQueue, end)
-			qp.sendQueue.anchor.lossEnd = end
-			qp.recvQueue.anchor.lossEnd = end
 		}
 	}
 	for _, s := range e.objects.allSRQs {
 		e.lose(nil, &s.queue, end)
-		s.queue.anchor.lossEnd = end
 	}
 }
 
@@ -95,10 +93,14 @@ func (e *Engine) loseCQ(cq *completionQueue, t uint64) {
 	}
 }
 
-// tighten uses that a post succeeded: the queue had room for it.
-func (e *Engine) tighten(qp *queuePair, q *workQueue, t uint64) {
+// tighten uses that a post of tid succeeded: the queue had room for it.
+func (e *Engine) tighten(qp *queuePair, q *workQueue, tid uint32, t uint64) {
 	a := &q.anchor
 	if q.proven() || a.isLossy(t) {
+		return
+	}
+	if e.manyThreads[qp.pid] != soleThread(tid) {
+		a.upper = noBound
 		return
 	}
 	for q.overfull(qp.maxSendWR) {
@@ -108,7 +110,7 @@ func (e *Engine) tighten(qp *queuePair, q *workQueue, t uint64) {
 			break
 		}
 	}
-	if a.settled() {
+	if q.settled() {
 		q.prove(provenCount)
 	}
 	e.noteLeft(qp, q, t)
@@ -148,10 +150,13 @@ func (e *Engine) counted(qp *queuePair, q *workQueue, c *verbRecord) bool {
 		return true
 	}
 	a.latestReap = c.time
+	if e.manyThreads[qp.pid] != soleThread(c.tid) {
+		a.upper = noBound
+	}
 	if q.noteCompletion() && !e.excludeChain(qp, q) {
 		a.upper = noBound
 	}
-	if a.settled() {
+	if q.settled() {
 		q.prove(provenCount)
 	}
 	return false

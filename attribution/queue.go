@@ -33,6 +33,8 @@ const (
 	isUnproven                            // posted to a queue without anchor: unmatched it counts as excluded
 	isRacing                              // another thread's call overlapped: the order is that of returning
 	isEndMissing                          // its call went on without the return being seen
+	isShuffled                            // completions came in an uncertain order
+	isPassed                              // a later one is completed, and its own completion may follow
 	isTaken                               // matched out of order, its place is empty
 	isBlind                               // the list or the WR could not be read
 	isAmbiguous                           // which completion is its own cannot be told
@@ -49,8 +51,9 @@ type workQueue struct {
 	receive  bool
 	shared   bool // an SRQ: completed in any order
 	inFlight int32
-	blocked  bool  // a post failed for want of room since the last completion
-	sigAll   uint8 // 0, 1; 2: unknown; see noteFlag
+	passedAt uint64 // when the first WR was passed over
+	blocked  bool   // a post failed for want of room since the last completion
+	sigAll   uint8  // 0, 1; 2: unknown; see noteFlag
 
 	ids     map[uint64]int32 // of an SRQ: how many are pending with a wr_id
 	repeats bool             // of an SRQ: two were pending with one wr_id

@@ -77,7 +77,6 @@ func compareStamp(a, b *stamp) int {
 		return cmp.Compare(rank[a.kind], rank[b.kind])
 	}
 	return cmp.Or(
-		cmp.Compare(a.cpu, b.cpu),
 		cmp.Compare(a.pid, b.pid),
 		cmp.Compare(a.tid, b.tid),
 	)
@@ -90,6 +89,7 @@ func compareVerb(a, b *verbRecord) int {
 	return cmp.Or(
 		cmp.Compare(a.Call, b.Call),
 		cmp.Compare(a.Index, b.Index),
+		cmp.Compare(a.cpu, b.cpu),
 		cmp.Compare(a.flags, b.flags),
 		cmp.Compare(a.QP, b.QP),
 		cmp.Compare(a.CQ, b.CQ),
@@ -122,6 +122,7 @@ func compareSched(a, b *schedRecord) int {
 		return c
 	}
 	return cmp.Or(
+		cmp.Compare(a.cpu, b.cpu),
 		cmp.Compare(a.PrevTID, b.PrevTID),
 		cmp.Compare(a.NextTID, b.NextTID),
 		cmp.Compare(a.PrevPID, b.PrevPID),
@@ -145,6 +146,7 @@ func compareInterrupt(a, b *interruptRecord) int {
 	}
 	return cmp.Or(
 		cmp.Compare(b.Begin, a.Begin), // of two that end together the inner one first
+		cmp.Compare(a.cpu, b.cpu),
 		cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Vec, b.Vec),
 		cmp.Compare(a.Nested, b.Nested),
@@ -158,6 +160,7 @@ func compareRare(a, b *rareRecord) int {
 		return c
 	}
 	return cmp.Or(
+		cmp.Compare(a.cpu, b.cpu),
 		cmp.Compare(a.lossOf, b.lossOf),
 		cmp.Compare(a.lossEnd, b.lossEnd),
 		cmp.Compare(a.lossCount, b.lossCount),
