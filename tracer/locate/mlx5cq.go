@@ -95,7 +95,7 @@ func (p *Process) cqShapes(c CQ) []MLX5CQLayout {
 	end := uint64(len(b)) - 16
 	for o := l.cqSize; o < end; o += 8 {
 		buf := u64(b, o)
-		if buf < c.Addr+l.cqSize || buf+bufLength+8 > c.Addr+o || buf%8 != 0 {
+		if buf < c.Addr+l.cqSize || buf >= c.Addr+o || buf+bufLength+8 > c.Addr+o || buf%8 != 0 {
 			continue
 		}
 		ring, length := u64(b, buf-c.Addr+bufAddr), u64(b, buf-c.Addr+bufLength)
