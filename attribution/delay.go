@@ -4,10 +4,11 @@ const (
 	// delayedWRs wait at most between the moment one teaches its floor and the
 	// moment its wire is split. Each takes about 1 KiB.
 	delayedWRs = 4096
-	// settledWRs have taught a floor all that matters, or show that it cannot be
-	// taught: its WRs wait no more. A run in which every floor has fewer is
-	// split by what all of it has taught.
+	// settledWRs have taught a floor all that matters: its WRs wait no more. A run
+	// in which every floor has fewer is split by what all of it has taught.
 	settledWRs = 2048
+	// hopelessWRs have taught it nothing: theirs wait no more either.
+	hopelessWRs = 4 * delayedWRs
 	// shareWRs pass, where several queue pairs share a port, before it is known
 	// what they finished in the meantime of a WR: they are reaped later.
 	shareWRs = 128
@@ -41,7 +42,10 @@ func (l *delayLine) ready() bool {
 	if d.floor == nil {
 		return true
 	}
-	return d.floor.seen >= settledWRs && (l.used > shareWRs || !d.queue.port.shared())
+	if !d.floor.settled() {
+		return false
+	}
+	return l.used > shareWRs || !d.queue.port.shared()
 }
 
 // next takes a copy of m into the line.

@@ -110,3 +110,8 @@ func (f *floor) learn(ahead, others, size, wire uint64) {
 
 // due says whether enough was learnt since the last fit: a quarter more.
 func (f *floor) due() bool { return f.count >= f.refit }
+
+// settled: its WRs need not wait for it to learn more.
+func (f *floor) settled() bool {
+	return f.fit.known && f.seen >= settledWRs || f.seen >= hopelessWRs
+}
