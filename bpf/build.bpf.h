@@ -63,7 +63,11 @@ int build_start(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Any wr_<op>; the cookie is its enum ibv_wr_opcode. */
+/*
+ * Any wr_<op>; the low byte of the cookie is its enum ibv_wr_opcode.  The
+ * library holds the QP's lock from wr_start on, and the WR before was finished
+ * by its last setter, so the index of the WQE is certain.
+ */
 SEC("uprobe")
 int build_wr(struct pt_regs *ctx)
 {
@@ -84,6 +88,9 @@ int build_wr(struct pt_regs *ctx)
 	w->num_sge = 0;
 	w->flags = WR_BUILDER;
 	w->opcode = bpf_get_attach_cookie(ctx);
+	w->wqe = 0;
+	if (wqe_next(ctx, b->qp, &w->wqe))
+		w->flags |= WR_WQE_VALID;
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)(b->qp + VERBS_QP_EX_WR))) {
 		count(COUNT_WR_UNREADABLE);
 		wr.wr_id = 0;
@@ -95,7 +102,7 @@ int build_wr(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Any setter of data; the cookie is its enum build_setter. */
+/* Any setter of data; the low byte of the cookie is its enum build_setter. */
 SEC("uprobe")
 int build_data(struct pt_regs *ctx)
 {
@@ -108,7 +115,7 @@ int build_data(struct pt_regs *ctx)
 	w = build_last(b);
 	if (!w)
 		return 0;
-	switch (bpf_get_attach_cookie(ctx)) {
+	switch (bpf_get_attach_cookie(ctx) & 0xff) {
 	case SET_SGE:
 		w->bytes = PT_REGS_PARM4(ctx);
 		w->num_sge = 1;
@@ -166,6 +173,7 @@ __noinline int build_emit_one(const struct wr_common *c, __u32 index)
 	rec->remote_qpn = w->remote_qpn;
 	rec->num_sge = w->num_sge;
 	rec->opcode = w->opcode;
+	rec->wqe = w->wqe;
 	out_submit(&o, rec);
 	return 0;
 }

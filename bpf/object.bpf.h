@@ -267,14 +267,14 @@ int create_cq_ex_enter(struct pt_regs *ctx)
 SEC("uprobe")
 int destroy_cq_enter(struct pt_regs *ctx)
 {
-	struct cq_key key = { .cq = PT_REGS_PARM1(ctx), .pid = current_tgid() };
+	struct object_key key = { .object = PT_REGS_PARM1(ctx), .pid = current_tgid() };
 	struct cq_record *rec;
 	struct out o;
 
 	if (!thread_self())
 		return 0;
 	out_open(&o);
-	rec = cq_reserve(&o, OBJECT_DESTROYED, key.cq);
+	rec = cq_reserve(&o, OBJECT_DESTROYED, key.object);
 	if (rec)
 		out_submit(&o, rec);
 	/* Not there if it was never polled. */

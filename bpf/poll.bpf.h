@@ -8,42 +8,6 @@
 
 #define POLL_MAX 256	/* completions recorded of one poll */
 
-struct cq_key {
-	__u64 cq;
-	__u32 pid;
-	__u32 pad;
-};
-
-struct cq_state {
-	__u64 last_empty;	/* entry of the latest poll that saw the CQ empty */
-	__u64 last_poll;	/* return of the latest poll */
-	__u32 last_empty_tid;
-	__u32 empty_polls;	/* since the last completion */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct cq_key);
-	__type(value, struct cq_state);
-} cqs SEC(".maps");
-
-static __always_inline struct cq_state *cq_state_of(__u64 cq)
-{
-	struct cq_key key = { .cq = cq, .pid = current_tgid() };
-	struct cq_state *s = bpf_map_lookup_elem(&cqs, &key);
-	struct cq_state none = {};
-
-	if (s)
-		return s;
-	/* Another thread may have been first: that is as good. */
-	bpf_map_update_elem(&cqs, &key, &none, BPF_NOEXIST);
-	s = bpf_map_lookup_elem(&cqs, &key);
-	if (!s)
-		count(COUNT_CQ_STATE);
-	return s;
-}
-
 /* What all completion records of one poll share. */
 struct reap {
 	__u64 time;
@@ -55,6 +19,7 @@ struct reap {
 	__u32 empty_polls;
 	__u32 flags;
 	__u32 count;
+	struct cqe_window cqes;
 };
 
 /* The CQ was seen empty between begin and now, so what comes next is younger than begin. */
@@ -75,6 +40,7 @@ static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct
 	r->last_empty_tid = s->last_empty_tid;
 	r->empty_polls = s->empty_polls;
 	s->empty_polls = 0;
+	cqe_window_of(s, ctx, r->cq, r->count, &r->cqes);
 	if (s->last_poll && r->begin > s->last_poll && r->begin - s->last_poll > late_reap_ns)
 		r->stack = site_of(ctx, &t->reap_site, PT_REGS_IP(ctx), r->time);
 }
@@ -103,6 +69,7 @@ static __always_inline struct completion_record *completion_reserve(struct out *
 __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 {
 	struct completion_record *rec;
+	struct cqe_tail tail;
 	struct verbs_wc wc;
 	struct out o;
 
@@ -124,6 +91,12 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 		rec->byte_len = wc.byte_len;
 		rec->src_qp = wc.src_qp;
 		rec->wc_flags = wc.wc_flags;
+		if (cqe_read(&r->cqes, index, &tail)) {
+			if (cqe_qp_num(&tail) == wc.qp_num)
+				cqe_fill(rec, &tail);
+			else
+				count(COUNT_CQE_UNFIT);
+		}
 	}
 	out_submit(&o, rec);
 	return 0;
@@ -147,12 +120,14 @@ int poll_enter(struct pt_regs *ctx)
 }
 
 /* The poll failed: what it may have taken from the CQ is gone. */
-static __always_inline void poll_failed(struct reap *r)
+static __always_inline void poll_failed(struct reap *r, struct cq_state *s)
 {
 	struct completion_record *rec;
 	struct out o;
 
 	count(COUNT_POLL_FAILED);
+	if (s)
+		s->synced = 0;
 	r->flags |= COMPLETION_LOST;
 	r->count = 1;
 	out_open(&o);
@@ -189,7 +164,7 @@ int poll_exit(struct pt_regs *ctx)
 			count(COUNT_POLL_TRUNCATED);
 	} else if (n < 0) {
 		reap_fill(&r, s, ctx, t);
-		poll_failed(&r);
+		poll_failed(&r, s);
 	}
 	if (!s)
 		return 0;
@@ -246,6 +221,7 @@ int poll_ex_exit(struct pt_regs *ctx)
 	s = cq_state_of(r.cq);
 	if (err == 0) {
 		struct verbs_cq_ex_status cur;
+		struct cqe_tail tail;
 
 		r.count = 1;
 		reap_fill(&r, s, ctx, t);
@@ -258,12 +234,17 @@ int poll_ex_exit(struct pt_regs *ctx)
 			} else {
 				rec->status = cur.status;
 				rec->wr_id = cur.wr_id_low | (__u64)cur.wr_id_high << 32;
+				if (cqe_read(&r.cqes, 0, &tail)) {
+					rec->qp_num = cqe_qp_num(&tail);
+					rec->opcode = cqe_wc_opcode(&tail);
+					cqe_fill(rec, &tail);
+				}
 			}
 			out_submit(&o, rec);
 		}
 	} else if (err != ENOENT) {
 		reap_fill(&r, s, ctx, t);
-		poll_failed(&r);
+		poll_failed(&r, s);
 	}
 	if (!s)
 		return 0;

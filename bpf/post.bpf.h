@@ -65,6 +65,9 @@ struct wr_common {
 	__u64 stack;
 	__u32 qp_num;
 	__u32 call;
+	__u16 wqe;		/* of the call's first WR */
+	__u16 wqe_valid;
+	__u32 pad;
 };
 
 /* Fills all that doesn't depend on the WR itself. */
@@ -82,6 +85,11 @@ static __always_inline struct wr_record *wr_reserve(struct out *o, const struct 
 	rec->qp_num = c->qp_num;
 	rec->call = c->call;
 	rec->index = index;
+	/* How many basic blocks a WR takes is the library's secret, so only the first one's index is known. */
+	if (!index && c->wqe_valid) {
+		rec->wqe = c->wqe;
+		rec->h.flags = WR_WQE_VALID;
+	}
 	return rec;
 }
 
@@ -105,7 +113,7 @@ __noinline __u64 post_send_one(const struct wr_common *c, __u64 addr, __u32 inde
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
 		if (rec) {
-			rec->h.flags = WR_UNREADABLE;
+			rec->h.flags |= WR_UNREADABLE;
 			out_submit(&o, rec);
 		}
 		return 0;
@@ -114,7 +122,7 @@ __noinline __u64 post_send_one(const struct wr_common *c, __u64 addr, __u32 inde
 		return wr.next;
 	if (wr.opcode != VERBS_WR_LOCAL_INV && wr.opcode != VERBS_WR_BIND_MW && wr.num_sge > 0)
 		sge = sge_bytes(wr.sg_list, wr.num_sge);
-	rec->h.flags = sge_flags(sge);
+	rec->h.flags |= sge_flags(sge);
 	rec->wr_id = wr.wr_id;
 	rec->bytes = sge;
 	rec->send_flags = wr.send_flags;
@@ -143,7 +151,7 @@ __noinline __u64 post_recv_one(const struct wr_common *c, __u64 addr, __u32 inde
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
 		if (rec) {
-			rec->h.flags = flags | WR_UNREADABLE;
+			rec->h.flags |= flags | WR_UNREADABLE;
 			out_submit(&o, rec);
 		}
 		return 0;
@@ -152,7 +160,7 @@ __noinline __u64 post_recv_one(const struct wr_common *c, __u64 addr, __u32 inde
 		return wr.next;
 	if (wr.num_sge > 0)
 		sge = sge_bytes(wr.sg_list, wr.num_sge);
-	rec->h.flags = flags | sge_flags(sge);
+	rec->h.flags |= flags | sge_flags(sge);
 	rec->wr_id = wr.wr_id;
 	rec->bytes = sge;
 	rec->num_sge = wr.num_sge;
@@ -201,6 +209,7 @@ int post_send_enter(struct pt_regs *ctx)
 		return 0;
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
+	c.wqe_valid = only_poster(c.qp) && wqe_next(ctx, c.qp, &c.wqe);
 	addr = t->post.list;
 	for (i = 0; i < LIST_MAX && addr; i++)
 		addr = post_send_one(&c, addr, i, head.qp_type == VERBS_QPT_UD);
@@ -208,11 +217,11 @@ int post_send_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The cookie holds the WR_* flags: WR_RECEIVE, with WR_SRQ for post_srq_recv. */
+/* The low byte of the cookie holds the WR_* flags: WR_RECEIVE, with WR_SRQ for post_srq_recv. */
 SEC("uprobe")
 int post_recv_enter(struct pt_regs *ctx)
 {
-	__u32 flags = bpf_get_attach_cookie(ctx);
+	__u32 flags = bpf_get_attach_cookie(ctx) & 0xff;
 	struct wr_common c = {};
 	struct thread *t;
 	__u64 addr;
@@ -250,7 +259,7 @@ static __always_inline __s32 post_bad_index(const struct post_state *p)
 	return -1;
 }
 
-/* Return of all three; the cookie holds the WR_* flags. */
+/* Return of all three; the low byte of the cookie holds the WR_* flags. */
 SEC("uretprobe")
 int post_exit(struct pt_regs *ctx)
 {
@@ -268,7 +277,7 @@ int post_exit(struct pt_regs *ctx)
 	out_open(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_POST_END, now);
 	if (rec) {
-		header_fill(&rec->h, &o, RECORD_POST_END, now, bpf_get_attach_cookie(ctx));
+		header_fill(&rec->h, &o, RECORD_POST_END, now, bpf_get_attach_cookie(ctx) & 0xff);
 		rec->qp = t->post.qp;
 		rec->begin = t->post.begin;
 		rec->call = t->post.call;

@@ -67,16 +67,17 @@ const (
 	RdmaCounterCOUNT_WC_UNREADABLE   RdmaCounter = 6
 	RdmaCounterCOUNT_POLL_TRUNCATED  RdmaCounter = 7
 	RdmaCounterCOUNT_POLL_FAILED     RdmaCounter = 8
-	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 9
-	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 10
-	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 11
-	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 12
-	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 13
-	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 14
-	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 15
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 16
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 17
-	RdmaCounterCOUNTERS              RdmaCounter = 18
+	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 9
+	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 10
+	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 11
+	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 12
+	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 13
+	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 14
+	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 15
+	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 16
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 17
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 18
+	RdmaCounterCOUNTERS              RdmaCounter = 19
 )
 
 type RdmaCpuState struct {
@@ -93,13 +94,6 @@ type RdmaCpuState struct {
 		Kind   uint32
 		Vec    uint32
 	}
-}
-
-type RdmaCqKey struct {
-	_   structs.HostLayout
-	Cq  uint64
-	Pid uint32
-	Pad uint32
 }
 
 type RdmaCqRecord struct {
@@ -120,6 +114,11 @@ type RdmaCqState struct {
 	LastPoll     uint64
 	LastEmptyTid uint32
 	EmptyPolls   uint32
+	Buf          uint64
+	CqeSize      uint32
+	Cqes         uint32
+	Consumed     uint32
+	Synced       uint32
 }
 
 type RdmaDeviceContextRecord struct {
@@ -157,6 +156,16 @@ type RdmaLibraryRecord struct {
 	Name  [64]uint8
 }
 
+type RdmaMlx5Layout struct {
+	_           structs.HostLayout
+	CqReady     uint32
+	CqActiveBuf uint32
+	CqConsIndex uint32
+	CqCqeSize   uint32
+	QpReady     uint32
+	QpCurPost   uint32
+}
+
 type RdmaObjectEvent uint32
 
 const (
@@ -165,6 +174,13 @@ const (
 	RdmaObjectEventOBJECT_DESTROYED RdmaObjectEvent = 3
 	RdmaObjectEventOBJECT_FOUND     RdmaObjectEvent = 4
 )
+
+type RdmaObjectKey struct {
+	_      structs.HostLayout
+	Object uint64
+	Pid    uint32
+	Pad    uint32
+}
 
 type RdmaPostEndRecord struct {
 	_        structs.HostLayout
@@ -177,6 +193,12 @@ type RdmaPostEndRecord struct {
 	BadIndex int32
 	Traps    uint32
 	Pad      uint32
+}
+
+type RdmaPoster struct {
+	_      structs.HostLayout
+	Tid    uint32
+	Shared uint32
 }
 
 type RdmaQpRecord struct {
@@ -259,7 +281,7 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [18]uint64
+	Counter [19]uint64
 	Dropped [14]struct {
 		_     structs.HostLayout
 		Count uint64
@@ -371,6 +393,8 @@ type RdmaThread struct {
 			NumSge    uint16
 			Opcode    uint8
 			Flags     uint8
+			Wqe       uint16
+			Pad       [3]uint16
 		}
 	}
 }
@@ -413,6 +437,7 @@ type RdmaWrRecord struct {
 const (
 	RdmaMapCpus                     = "cpus"
 	RdmaMapCqs                      = "cqs"
+	RdmaMapPosters                  = "posters"
 	RdmaMapRings                    = "rings"
 	RdmaMapSites                    = "sites"
 	RdmaMapStats                    = "stats"
@@ -474,6 +499,7 @@ const (
 	RdmaProgX86PlatformIpiExit      = "x86_platform_ipi_exit"
 	RdmaVarFollowForks              = "follow_forks"
 	RdmaVarLateReapNs               = "late_reap_ns"
+	RdmaVarMlx5Layouts              = "mlx5_layouts"
 	RdmaVarOpen                     = "open"
 	RdmaVarSharedTypes              = "shared_types"
 	RdmaVarStacksMax                = "stacks_max"
@@ -587,6 +613,7 @@ type RdmaProgramSpecs struct {
 type RdmaMapSpecs struct {
 	Cpus    *ebpf.MapSpec `ebpf:"cpus"`
 	Cqs     *ebpf.MapSpec `ebpf:"cqs"`
+	Posters *ebpf.MapSpec `ebpf:"posters"`
 	Rings   *ebpf.MapSpec `ebpf:"rings"`
 	Sites   *ebpf.MapSpec `ebpf:"sites"`
 	Stats   *ebpf.MapSpec `ebpf:"stats"`
@@ -600,6 +627,7 @@ type RdmaMapSpecs struct {
 type RdmaVariableSpecs struct {
 	FollowForks    *ebpf.VariableSpec `ebpf:"follow_forks"`
 	LateReapNs     *ebpf.VariableSpec `ebpf:"late_reap_ns"`
+	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
 	SharedTypes    *ebpf.VariableSpec `ebpf:"shared_types"`
 	StacksMax      *ebpf.VariableSpec `ebpf:"stacks_max"`
@@ -631,6 +659,7 @@ func (o *RdmaObjects) Close() error {
 type RdmaMaps struct {
 	Cpus    *ebpf.Map `ebpf:"cpus"`
 	Cqs     *ebpf.Map `ebpf:"cqs"`
+	Posters *ebpf.Map `ebpf:"posters"`
 	Rings   *ebpf.Map `ebpf:"rings"`
 	Sites   *ebpf.Map `ebpf:"sites"`
 	Stats   *ebpf.Map `ebpf:"stats"`
@@ -642,6 +671,7 @@ func (m *RdmaMaps) Close() error {
 	return _RdmaClose(
 		m.Cpus,
 		m.Cqs,
+		m.Posters,
 		m.Rings,
 		m.Sites,
 		m.Stats,
@@ -656,6 +686,7 @@ func (m *RdmaMaps) Close() error {
 type RdmaVariables struct {
 	FollowForks    *ebpf.Variable `ebpf:"follow_forks"`
 	LateReapNs     *ebpf.Variable `ebpf:"late_reap_ns"`
+	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
 	SharedTypes    *ebpf.Variable `ebpf:"shared_types"`
 	StacksMax      *ebpf.Variable `ebpf:"stacks_max"`

@@ -17,6 +17,7 @@
 #include "ring.bpf.h"
 #include "thread.bpf.h"
 #include "stack.bpf.h"
+#include "mlx5.bpf.h"
 #include "post.bpf.h"
 #include "build.bpf.h"
 #include "poll.bpf.h"

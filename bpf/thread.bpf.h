@@ -26,6 +26,8 @@ struct built_wr {
 	__u16 num_sge;
 	__u8 opcode;
 	__u8 flags;	/* WR_* */
+	__u16 wqe;	/* with WR_WQE_VALID */
+	__u16 pad[3];
 };
 
 /* wr_start .. wr_complete or wr_abort. */

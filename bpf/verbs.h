@@ -46,6 +46,8 @@ struct verbs_data_buf {
 	__u64 length;
 };
 
+#define VERBS_WC_RECV 128	/* bit of enum ibv_wc_opcode: the receive side */
+
 struct verbs_wc {
 	__u64 wr_id;
 	__u32 status;

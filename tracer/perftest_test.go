@@ -1,8 +1,10 @@
 package tracer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +133,59 @@ func (r *recording) compare(t *testing.T, rows []truth.Row, pid int) {
 	t.Logf("%d WRs compared", seen)
 }
 
+// compareHardware holds what was read of libmlx5's private memory against the
+// truth: the index of each WQE, and of each CQE the time and the WQE it names.
+func (r *recording) compareHardware(t *testing.T, rows []truth.Row, pid int) {
+	t.Helper()
+	posted, sent, received := map[uint32][]event.Event{}, map[uint32][]event.Event{}, map[uint32][]event.Event{}
+	events := slices.Clone(r.events)
+	slices.SortStableFunc(events, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
+	for _, e := range events {
+		switch {
+		case e.Kind == event.KindWR && e.Flags&event.WRReceive == 0:
+			posted[e.Verb.QPNum] = append(posted[e.Verb.QPNum], e)
+		case e.Kind == event.KindCompletion && e.Verb.Opcode < 128:
+			sent[e.Verb.QPNum] = append(sent[e.Verb.QPNum], e)
+		case e.Kind == event.KindCompletion:
+			received[e.Verb.QPNum] = append(received[e.Verb.QPNum], e)
+		}
+	}
+	var known, unknown [2]int // WQEs and CQEs
+	count := func(what int, ok bool) bool {
+		if ok {
+			known[what]++
+		} else {
+			unknown[what]++
+		}
+		return ok
+	}
+	for q, rows := range truth.Queues(rows) {
+		if q.PID != pid {
+			continue
+		}
+		completions := received[q.QPN]
+		if q.Kind == truth.Send {
+			for i, e := range posted[q.QPN][:min(len(rows), len(posted[q.QPN]))] {
+				if count(0, e.Flags&event.WRWQEValid != 0) && uint32(e.Verb.WQE) != rows[i].WQE {
+					t.Fatalf("QP %d, WR %d: WQE %d, the device's %d", q.QPN, i, e.Verb.WQE, rows[i].WQE)
+				}
+			}
+			rows = slices.DeleteFunc(slices.Clone(rows), func(row truth.Row) bool { return !row.Flags.Has(truth.Signaled) })
+			completions = sent[q.QPN]
+		}
+		for i, e := range completions[:min(len(rows), len(completions))] {
+			if !count(1, e.Flags&event.CompletionHWTime != 0) {
+				continue
+			}
+			if int64(e.Verb.HWTime) != rows[i].CQE || uint32(e.Verb.WQE) != rows[i].WQE {
+				t.Fatalf("QP %d, completion %d: WQE %d at %d, the device wrote %d at %d",
+					q.QPN, i, e.Verb.WQE, e.Verb.HWTime, rows[i].WQE, rows[i].CQE)
+			}
+		}
+	}
+	t.Logf("WQEs known %d, not %d; CQEs known %d, not %d", known[0], unknown[0], known[1], unknown[1])
+}
+
 func difference(got, want []string) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
@@ -174,6 +229,7 @@ func TestCommand(t *testing.T) {
 		t.Run(one.name, func(t *testing.T) {
 			one.rec.lossless(t)
 			one.rec.compare(t, rows, one.pid)
+			one.rec.compareHardware(t, rows, one.pid)
 		})
 	}
 }
