@@ -18,6 +18,12 @@ static void check_overrun(struct cq *c)
 	fprintf(stderr, "softmlx5d: completion queue %u overrun\n", c->cqn);
 }
 
+/*
+ * The stamp is taken before the entry is written, as it is a part of it.  That
+ * takes some 100 ns, unless the machine below ours runs something else then.
+ */
+#define HELD_NS 1000
+
 ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool solicited)
 {
 	size_t n = c->pi & (c->ncqe - 1);
@@ -35,6 +41,7 @@ ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool s
 	memcpy(dst, e, 56);
 	/* The last 8 bytes hold the owner bit. */
 	__atomic_store_n((uint64_t *)(dst + 56), last, __ATOMIC_RELEASE);
+	c->held = now_ns() - t > HELD_NS;
 	c->pi = (c->pi + 1) & PI_MASK;
 	c->last_cqe = t;
 	if (solicited) {

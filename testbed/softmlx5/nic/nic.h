@@ -118,6 +118,7 @@ struct cq {
 	ns_t event_fault;       /* because of an injected delay so long */
 	bool event_held;        /* it did hold one back */
 	ns_t last_cqe;
+	bool held;              /* it became visible over HELD_NS after its stamp */
 };
 
 /*

@@ -51,10 +51,10 @@ void truth_send(const struct qp *q, const struct wr *w, ns_t t_cqe, int64_t cqe_
 
 	if (!out)
 		return;
-	snprintf(flags, sizeof(flags), "%s%s%s%s%s%s%s", w->signaled ? "s" : "",
+	snprintf(flags, sizeof(flags), "%s%s%s%s%s%s%s%s", w->signaled ? "s" : "",
 		 w->inl_len ? "i" : "", w->slow ? "S" : "", w->syndrome ? "E" : "",
 		 w->rnr ? "r" : "", w->solicited ? "o" : "",
-		 w->struck && !w->rnr ? "t" : "");
+		 w->struck && !w->rnr ? "t" : "", cqe_index >= 0 && q->scq->held ? "h" : "");
 	wrote(fprintf(out, "S,%d,%u,%u,%u,%s,%u,%s,%u,%lu,%lu,%lu,%lu,%lu,%lu,%lu,%ld\n",
 		      q->ctx->pid, q->qpn, q->scq->cqn, w->idx, opcode_name(w->opcode),
 		      w->bytes, *flags ? flags : "-", w->batch, w->t_db, w->t_wire, w->t_arr,
@@ -64,12 +64,14 @@ void truth_send(const struct qp *q, const struct wr *w, ns_t t_cqe, int64_t cqe_
 void truth_recv(const struct qp *q, unsigned idx, uint32_t bytes, bool error, ns_t t_arr,
 		ns_t t_cqe, uint32_t cqe_index)
 {
-	const char *flags = q->srq ? (error ? "Eq" : "q") : error ? "E" : "-";
+	char flags[4];
 
 	if (!out)
 		return;
+	snprintf(flags, sizeof(flags), "%s%s%s", error ? "E" : "", q->srq ? "q" : "",
+		 q->rcq->held ? "h" : "");
 	wrote(fprintf(out, "R,%d,%u,%u,%u,RECV,%u,%s,0,0,0,0,%lu,0,%lu,0,%u\n", q->ctx->pid,
-		      q->qpn, q->rcq->cqn, idx, bytes, flags, t_arr, t_cqe, cqe_index));
+		      q->qpn, q->rcq->cqn, idx, bytes, *flags ? flags : "-", t_arr, t_cqe, cqe_index));
 }
 
 void truth_event(const struct cq *c, int sn, ns_t t, ns_t injected)

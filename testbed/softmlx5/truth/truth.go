@@ -30,9 +30,10 @@ const (
 	Solicited                       // it asks for a solicited event
 	Retransmitted                   // it was lost once
 	SharedQueue                     // a receive from a shared receive queue
+	Held                            // its completion entry was visible over 1 us after CQE
 )
 
-const flagLetters = "siSErotq" // in the order of the constants
+const flagLetters = "siSErotqh" // in the order of the constants
 
 // Has reports whether all flags of g are set.
 func (f Flags) Has(g Flags) bool { return f&g == g }
