@@ -12,6 +12,7 @@ import (
 // call is one place that calls a function, with what is known there.
 type call struct {
 	addr  uint64
+	fn    *code.Func
 	args  []code.Reg
 	state *code.State
 }
@@ -51,7 +52,7 @@ func callsTo(im *object.File, name string) ([]call, error) {
 		}
 		f.Each(func(i *code.Inst, s *code.State) {
 			if (i.Flow == code.Call || i.Flow == code.Jump) && dest.is(i) {
-				calls = append(calls, call{i.Addr, m.Args(), s.Clone()})
+				calls = append(calls, call{i.Addr, f, m.Args(), s.Clone()})
 			}
 		})
 	}

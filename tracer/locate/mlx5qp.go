@@ -157,7 +157,7 @@ func (p *Process) queue(q QP, sq uint32) (queue, []byte, error) {
 // control segment: be32 of 8 bits, 16 bits of its index and 8 bits of opcode;
 // be32 of the QP's number and 8 bits of its length; flags in byte 11.
 func (p *Process) requests(s queue) (n, silent int) {
-	for i := uint32(1); i <= min(s.cur, s.count/2, 64); i++ {
+	for i := uint32(1); i <= min(s.cur, max(s.count/2, 1), 64); i++ {
 		index := s.cur - i
 		var c [16]byte
 		if p.mem.at(c[:], s.start+uint64(index&(s.count-1))*wqeBlock) != nil {

@@ -182,8 +182,10 @@ func opsTables(im *object.File, slots slotMap) ([]opsTable, error) {
 	var shifts []int64 // of tables reached through a pointer: its distance
 	for _, c := range calls {
 		switch v := c.arg(1); v.Kind {
-		case code.ValueConst:
-			bases = append(bases, uint64(v.Off))
+		case code.ValueConst, code.ValueChoice:
+			for _, base := range c.fn.Constants(v) {
+				bases = append(bases, uint64(base))
+			}
 		case code.ValueLoaded, code.ValueOther:
 			shifts = append(shifts, v.Off)
 		default:

@@ -101,6 +101,10 @@ var a64Table = []a64Entry{
 	{0x7f80001f, 0x7100001f, (*a64).compare},                                                             // cmp
 	{0xffe0ffe0, 0xaa0003e0, func(a *a64) { a.set(Effect{Kind: Copy, Dst: a.rd(), Src: from(a.rm())}) }}, // mov
 	{0x7f800000, 0x52800000, (*a64).movz},
+	{0xffe00c00, 0x9a800000, func(a *a64) { // csel
+		a.set(Effect{Kind: Choose, Dst: a.rd(), Src: from(a.rn()), Index: from(a.rm())})
+	}},
+	{0xfffffc00, 0x93407c00, func(a *a64) { a.set(Effect{Kind: Extend, Dst: a.rd(), Src: from(a.rn()), Size: 4}) }}, // sxtw
 	{0xff200000, 0x8b000000, (*a64).addShifted},
 	{0xffe00000, 0x8b200000, (*a64).addExtended},
 

@@ -2,6 +2,7 @@ package code
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -28,11 +29,15 @@ type Func struct {
 	// leaders are the first instructions of straight pieces of code, with
 	// what is known before them; nil until the piece is reached.
 	leaders map[uint64]*State
+	choices choices
 }
 
 // maxInsts bounds how much of one function is followed; libmlx5's largest has
 // 4,000 instructions.
 const maxInsts = 50_000
+
+// maxRounds bounds how often a jump table may lead to another.
+const maxRounds = 256
 
 // Follow decodes the function in [begin, end) from its entry on, and works out
 // what each register holds at each instruction.
@@ -44,8 +49,11 @@ func Follow(m Machine, src Source, begin, end uint64) (*Func, error) {
 	f := &Func{Begin: begin, End: end, m: m, src: src, code: b,
 		Insts: map[uint64]*Inst{}, leaders: map[uint64]*State{}}
 	targets := []uint64{begin}
-	for len(targets) > 0 {
-		// Each jump table that is resolved may show code not seen before.
+	// Each jump table that is resolved may show code not seen before.
+	for round := 0; len(targets) > 0; round++ {
+		if round == maxRounds {
+			return nil, fmt.Errorf("follow the function at %#x: more than %d rounds of jump tables", begin, maxRounds)
+		}
 		f.discover(targets)
 		targets = f.propagate()
 	}
@@ -99,7 +107,7 @@ func (f *Func) inst(addr uint64) (*Inst, bool) {
 }
 
 // propagate carries states along the edges of control flow until nothing
-// changes; values only go from known to unknown, so it ends. It returns
+// changes; a value only goes from known to less known, so it ends. It returns
 // targets of jump tables that are no leaders yet, having found any.
 func (f *Func) propagate() []uint64 {
 	for l := range f.leaders {
@@ -195,7 +203,7 @@ func (f *Func) merge(addr uint64, s *State) bool {
 		f.leaders[addr] = s.Clone()
 		return true
 	}
-	return old.join(s)
+	return old.join(s, f)
 }
 
 // maxCases bounds a jump table whose size no comparison told.

@@ -45,6 +45,12 @@ const (
 	Store
 	// Compare: flags of Src - Imm.
 	Compare
+	// Choose: Dst = Src or Index.
+	Choose
+	// Extend: Dst = the low Size bytes of Src, sign-extended.
+	Extend
+	// Scale: Dst = some number << Scale.
+	Scale
 )
 
 // Effect is one thing an instruction does.
@@ -52,7 +58,7 @@ type Effect struct {
 	Kind        EffectKind
 	Dst, Src    Reg
 	Base, Index Reg
-	Scale       uint8
+	Scale       uint8 // bits
 	Size        uint8 // bytes
 	Signed      bool
 	Imm         int64

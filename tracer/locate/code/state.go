@@ -10,6 +10,8 @@ const (
 	ValueLoaded           // the word at (argument Arg) + Table, plus Off
 	ValueOther            // a word of memory, nothing known of where, plus Off
 	ValueStack            // the stack pointer at entry, plus Off
+	ValueChoice           // one of a few constants, see Func.Constants
+	ValueIndex            // some number shifted left by Shift
 	ValueEntry            // an entry of the table at Table (Size, Signed), not yet made an address
 	ValueCase             // Off plus such an entry shifted left by Shift: where a jump goes
 )
@@ -75,17 +77,23 @@ func (s *State) Clone() *State {
 }
 
 // join keeps what both states agree on, and says whether s lost anything.
-func (s *State) join(o *State) bool {
+func (s *State) join(o *State, f *Func) bool {
 	changed := false
 	for i := range s.regs {
-		if s.regs[i] != o.regs[i] && s.regs[i].Kind != Unknown {
-			s.regs[i] = Value{}
+		if s.regs[i] == o.regs[i] {
+			continue
+		}
+		if v := f.either(s.regs[i], o.regs[i]); v != s.regs[i] {
+			s.regs[i] = v
 			changed = true
 		}
 	}
 	for k, v := range s.frame {
-		if o.frame[k] != v {
+		if w := f.either(v, o.frame[k]); w.Kind == Unknown {
 			delete(s.frame, k)
+			changed = true
+		} else if w != v {
+			s.frame[k] = w
 			changed = true
 		}
 	}
@@ -122,6 +130,12 @@ func (s *State) apply(i *Inst, f *Func) {
 			s.regs[e.Dst] = s.load(e, f)
 		case Store:
 			s.store(e)
+		case Choose:
+			s.regs[e.Dst] = f.either(s.Reg(e.Src), s.Reg(e.Index))
+		case Extend:
+			s.regs[e.Dst] = extend(s.Reg(e.Src), e.Size)
+		case Scale:
+			s.regs[e.Dst] = Value{Kind: ValueIndex, Shift: e.Scale}
 		case Compare:
 			s.bound = e.Imm
 		}
@@ -155,7 +169,14 @@ func (s *State) load(e Effect, f *Func) Value {
 		base = s.Reg(e.Base)
 	}
 	if e.Index != NoReg {
-		if base.Kind == ValueConst && 1<<e.Scale == e.Size {
+		index, scale := s.Reg(e.Index), e.Scale
+		if base.Kind == ValueIndex && scale == 0 { // the table's address is the other one
+			base, index = index, base
+		}
+		if index.Kind == ValueIndex {
+			scale += index.Shift
+		}
+		if base.Kind == ValueConst && 1<<scale == e.Size {
 			return Value{Kind: ValueEntry, Table: base.Off + e.Imm, Size: e.Size, Signed: e.Signed}
 		}
 		return Value{}
@@ -175,6 +196,15 @@ func (s *State) load(e Effect, f *Func) Value {
 		}
 	}
 	return Value{Kind: ValueOther}
+}
+
+// extend sign-extends the low size bytes of a word.
+func extend(v Value, size uint8) Value {
+	if v.Kind == ValueEntry && v.Size == size {
+		v.Signed = true
+		return v
+	}
+	return Value{}
 }
 
 func (s *State) store(e Effect) {
@@ -199,7 +229,7 @@ type Stored struct {
 	Addr  uint64 // of the instruction
 	Base  Value  // of the register, Unknown when nothing is known of it
 	Disp  int64  // from the register
-	Value Value
+	Value Value  // never ValueChoice: each of its constants is a Stored
 }
 
 // Stores lists the 8-byte stores with a known value, except those into the
@@ -214,7 +244,13 @@ func (f *Func) Stores() []Stored {
 				continue
 			}
 			base, v := s.Reg(e.Base), s.Reg(e.Src)
-			if base.Kind != ValueStack && v.Kind != Unknown {
+			switch {
+			case base.Kind == ValueStack || v.Kind == Unknown:
+			case v.Kind == ValueChoice:
+				for _, c := range f.Constants(v) {
+					out = append(out, Stored{i.Addr, base, e.Imm, Value{Kind: ValueConst, Off: c}})
+				}
+			default:
 				out = append(out, Stored{i.Addr, base, e.Imm, v})
 			}
 		}

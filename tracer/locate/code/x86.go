@@ -43,7 +43,7 @@ func (d *x86) decode() {
 	switch op := d.x.Op; op {
 	case x86asm.RET, x86asm.LRET, x86asm.IRET, x86asm.IRETD, x86asm.IRETQ:
 		d.Flow = Return
-	case x86asm.UD2, x86asm.HLT, x86asm.INT, x86asm.UD1:
+	case x86asm.UD0, x86asm.UD1, x86asm.UD2, x86asm.HLT, x86asm.INT:
 		d.Flow = Stop
 	case x86asm.JMP:
 		d.transfer(Jump)
@@ -70,6 +70,8 @@ func (d *x86) decode() {
 			d.add(Effect{Kind: Compare, Src: src, Imm: int64(imm)})
 		}
 	case x86asm.TEST:
+	case x86asm.CDQE:
+		d.add(Effect{Kind: Extend, Dst: 0, Src: 0, Size: 4})
 	case x86asm.PUSH:
 		d.add(Effect{Kind: Copy, Dst: 4, Src: 4, Imm: -8})
 		r, ok := d.gpr(0)
@@ -87,10 +89,9 @@ func (d *x86) decode() {
 		d.add(Effect{Kind: Load, Dst: 5, Base: 4, Index: NoReg, Size: 8})
 		d.add(Effect{Kind: Copy, Dst: 4, Src: 4, Imm: 8})
 	default:
-		if d.branch() || vectorMove(d) {
-			return
+		if !d.branch() && !vectorMove(d) && !d.conditional() {
+			d.unknown()
 		}
-		d.unknown()
 	}
 }
 
@@ -103,6 +104,24 @@ func (d *x86) branch() bool {
 	d.Flow = Branch
 	d.Target = d.End() + uint64(int64(rel))
 	return true
+}
+
+// conditional translates cmov: what was there, or the other register.
+func (d *x86) conditional() bool {
+	dst, ok1 := d.gpr(0)
+	src, ok2 := d.gpr(1)
+	if !conditionalMoves[d.x.Op] || !ok1 || !ok2 || wide(d.x.Args[0]) != 8 {
+		return false
+	}
+	d.add(Effect{Kind: Choose, Dst: dst, Src: dst, Index: src})
+	return true
+}
+
+var conditionalMoves = map[x86asm.Op]bool{
+	x86asm.CMOVA: true, x86asm.CMOVAE: true, x86asm.CMOVB: true, x86asm.CMOVBE: true, x86asm.CMOVE: true,
+	x86asm.CMOVG: true, x86asm.CMOVGE: true, x86asm.CMOVL: true, x86asm.CMOVLE: true, x86asm.CMOVNE: true,
+	x86asm.CMOVNO: true, x86asm.CMOVNP: true, x86asm.CMOVNS: true, x86asm.CMOVO: true, x86asm.CMOVP: true,
+	x86asm.CMOVS: true,
 }
 
 func (d *x86) transfer(f Flow) {
@@ -139,11 +158,14 @@ func (d *x86) lea() {
 		return
 	}
 	base, ok := gpr(m.Base)
-	if !ok || m.Index != 0 {
+	switch {
+	case m.Base == 0 && m.Index != 0 && m.Disp == 0:
+		d.add(Effect{Kind: Scale, Dst: dst, Scale: log2(m.Scale)})
+	case ok && m.Index == 0:
+		d.add(Effect{Kind: Copy, Dst: dst, Src: base, Imm: m.Disp})
+	default:
 		d.unknown()
-		return
 	}
-	d.add(Effect{Kind: Copy, Dst: dst, Src: base, Imm: m.Disp})
 }
 
 func (d *x86) move() {
@@ -166,11 +188,15 @@ func (d *x86) move() {
 	case x86asm.Imm:
 		d.add(Effect{Kind: Const, Dst: dst, Imm: int64(src)})
 	case x86asm.Reg:
-		if s, ok := gpr(src); ok && wide(src) == 8 && wide(d.x.Args[0]) == 8 && d.x.Op == x86asm.MOV {
+		s, ok := gpr(src)
+		switch {
+		case ok && wide(src) == 8 && wide(d.x.Args[0]) == 8 && d.x.Op == x86asm.MOV:
 			d.add(Effect{Kind: Copy, Dst: dst, Src: s})
-			return
+		case ok && wide(src) == 4 && d.x.Op == x86asm.MOVSXD:
+			d.add(Effect{Kind: Extend, Dst: dst, Src: s, Size: 4})
+		default:
+			d.clobber(dst)
 		}
-		d.clobber(dst)
 	default:
 		d.clobber(dst)
 	}
@@ -178,6 +204,9 @@ func (d *x86) move() {
 
 func (d *x86) addSub() {
 	dst, ok := d.gpr(0)
+	if imm, isImm := d.x.Args[1].(x86asm.Imm); isImm && ok && d.x.Op == x86asm.SUB {
+		d.add(Effect{Kind: Compare, Src: dst, Imm: int64(imm)})
+	}
 	if !ok || wide(d.x.Args[0]) != 8 {
 		d.unknown()
 		return
@@ -227,7 +256,7 @@ func (d *x86) unknown() {
 // implied registers that an instruction writes without naming them.
 var implied = map[x86asm.Op][]Reg{
 	x86asm.MUL: {0, 2}, x86asm.IMUL: {0, 2}, x86asm.DIV: {0, 2}, x86asm.IDIV: {0, 2},
-	x86asm.CDQ: {2}, x86asm.CQO: {2}, x86asm.CDQE: {0}, x86asm.CWDE: {0}, x86asm.CWD: {2}, x86asm.CBW: {0},
+	x86asm.CDQ: {2}, x86asm.CQO: {2}, x86asm.CWDE: {0}, x86asm.CWD: {2}, x86asm.CBW: {0},
 	x86asm.CMPXCHG: {0}, x86asm.CMPXCHG16B: {0, 2}, x86asm.CMPXCHG8B: {0, 2},
 	x86asm.RDTSC: {0, 2}, x86asm.RDTSCP: {0, 1, 2}, x86asm.CPUID: {0, 1, 2, 3},
 	x86asm.MOVSB: {6, 7, 1}, x86asm.MOVSD: {6, 7, 1}, x86asm.MOVSQ: {6, 7, 1}, x86asm.MOVSW: {6, 7, 1},
