@@ -12,7 +12,10 @@ const (
 	// open, with incidentsPerKey intervals each.
 	incidentsKept   = 32
 	incidentsOpen   = 1024
-	incidentsPerKey = 4
+	incidentsPerKey = 16
+	// segmentsMost of one WR are looked at, the longest: in a long wait the same
+	// culprit comes back a thousand times.
+	segmentsMost = 24
 	// timelineMost segments of a worst WR are kept, the longest.
 	timelineMost = 64
 )
@@ -45,8 +48,8 @@ type storedWR struct {
 }
 
 // incidents merges the delays of WRs that have the same culprit and the same
-// time, and keeps the worst. WRs may come out of order by as much as
-// incidentsPerKey intervals of a key.
+// time, and keeps the worst. Of a key the latest intervals stay open, and of
+// the earlier ones the worst: WRs may come out of order by as much.
 //
 // Rank is the longest delay of a single WR, not the sum: behind a deep queue
 // the sum counts the same stall for every WR in it.
@@ -62,7 +65,7 @@ type incidents struct {
 
 type stallSet struct {
 	key  incidentKey
-	open [incidentsPerKey]*stall // oldest first
+	open [incidentsPerKey]*stall // by end, as it was when opened
 	used int
 }
 
@@ -90,10 +93,14 @@ var incidentCauses = [numCauses]struct{ counts, needed, wire bool }{
 
 // add the segments of the WR numbered wr.
 func (c *incidents) add(m *measured, segments []segment, queue int32, wr int64) {
+	least := uint64(incidentLeast)
+	if len(segments) > segmentsMost {
+		least = max(least, nthLongest(segments, segmentsMost))
+	}
 	for i := range segments {
 		s := &segments[i]
 		rule := &incidentCauses[s.cause]
-		if !rule.counts || s.end-s.begin < incidentLeast {
+		if !rule.counts || s.end-s.begin < least {
 			continue
 		}
 		if rule.needed && m.demand == Unproven && s.begin >= m.postEnd {
@@ -151,11 +158,18 @@ func (s *stallSet) find(seg *segment) *stall {
 	return nil
 }
 
-// open a new interval, and close the oldest of the key where they are too many.
+// open a new interval. Where they are too many the least of the earlier half
+// is closed.
 func (c *incidents) open(set *stallSet, s *segment) *stall {
 	if set.used == incidentsPerKey {
-		c.close(set.open[0])
-		copy(set.open[:], set.open[1:])
+		least := 0
+		for i, o := range set.open[:incidentsPerKey/2] {
+			if o.worstDelay < set.open[least].worstDelay {
+				least = i
+			}
+		}
+		c.close(set.open[least])
+		copy(set.open[least:], set.open[least+1:])
 		set.used--
 	}
 	var o *stall
@@ -275,7 +289,7 @@ func (w *storedWR) keep(m *measured, segments []segment) {
 
 // nthLongest duration of segments.
 func nthLongest(segments []segment, n int) uint64 {
-	var longest [timelineMost]uint64 // ascending
+	var longest [timelineMost]uint64 // ascending; the first n are used
 	for i := range segments {
 		ns := segments[i].end - segments[i].begin
 		if ns <= longest[0] {

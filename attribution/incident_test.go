@@ -177,6 +177,28 @@ func TestWorstIncidentsAreExact(t *testing.T) {
 	}
 }
 
+// WRs that waited together through one long delay and a thousand short ones
+// are delayed by the same long one: they come one after the other, each with
+// all of them.
+func TestLongWaitsAreMerged(t *testing.T) {
+	r := newIncidentRun()
+	timer := culprit{kind: culpritTimer}
+	for i := range uint64(20) {
+		parts := []segment{seg(Submit, 100, culprit{}, 7), seg(Base, 50_000-i*1000, culprit{}, 0), seg(LatePoll, 878_000_000, culprit{}, 7)}
+		for j := range uint64(1000) {
+			parts = append(parts, seg(IRQOnTop, 2_000, timer, 7), seg(LatePoll, 18_000+j%7, culprit{}, 7))
+		}
+		r.wr(1, i*1000, Waited, parts...)
+	}
+	got := r.incidents()
+	if in := got[0]; in.Cause != LatePoll || in.WRs != 20 || in.End-in.Begin != 878_000_000 || in.DelayNS != 20*878_000_000 {
+		t.Errorf("%s of %d ns delays %d WRs", in.Cause, in.End-in.Begin, in.WRs)
+	}
+	if len(got) > 1 && got[1].End-got[1].Begin > 100_000_000 {
+		t.Errorf("a second one of %d ns", got[1].End-got[1].Begin)
+	}
+}
+
 // A WR that was disturbed a thousand times keeps the longest segments.
 func TestLongTimelineKeepsTheLongest(t *testing.T) {
 	r := newIncidentRun()
