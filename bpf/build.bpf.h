@@ -26,7 +26,8 @@ static __always_inline struct build_state *build_self(void)
 	if (!t)
 		return NULL;
 	if (!t->build.begin) {
-		count(COUNT_BUILD_STRAY);
+		if (t->build.started) /* else its wr_start came before the gate opened */
+			count(COUNT_BUILD_STRAY);
 		return NULL;
 	}
 	t->build.traps++;
@@ -60,6 +61,7 @@ int build_start(struct pt_regs *ctx)
 	t->build.count = 0;
 	t->build.traps = 1;
 	t->build.call = 0;
+	t->build.started = 1;
 	return 0;
 }
 

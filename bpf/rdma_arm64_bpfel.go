@@ -377,14 +377,14 @@ type RdmaThread struct {
 		Id uint64
 	}
 	Build struct {
-		_     structs.HostLayout
-		Begin uint64
-		Qp    uint64
-		Count uint32
-		Traps uint32
-		Call  uint32
-		Pad   uint32
-		Wr    [64]struct {
+		_       structs.HostLayout
+		Begin   uint64
+		Qp      uint64
+		Count   uint32
+		Traps   uint32
+		Call    uint32
+		Started uint32
+		Wr      [64]struct {
 			_         structs.HostLayout
 			WrId      uint64
 			Bytes     uint32

@@ -82,7 +82,10 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Run once the gate is open: storage for all threads of targets, and what each of them does. */
+/*
+ * Run before the gate opens, for storage for all threads of targets, and after,
+ * for what each of them does.
+ */
 SEC("iter/task")
 int task_found(struct bpf_iter__task *ctx)
 {
@@ -94,9 +97,10 @@ int task_found(struct bpf_iter__task *ctx)
 		return 0;
 	t = thread_make(task);
 	state = task_state(task);
-	if (t && !state && bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu))
+	if (open && t && !state && bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu))
 		wait_begin(t, task_cpu(task));
-	task_emit(task, TASK_FOUND, 0, state);
+	if (open)
+		task_emit(task, TASK_FOUND, 0, state);
 	return 0;
 }
 

@@ -37,7 +37,7 @@ struct build_state {
 	__u32 count;
 	__u32 traps;
 	__u32 call;	/* set at wr_complete */
-	__u32 pad;
+	__u32 started;	/* a wr_start was seen */
 	struct built_wr wr[BUILD_MAX];
 };
 

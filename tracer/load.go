@@ -47,7 +47,10 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err := configure(spec, types, k.cpus, cfg); err != nil {
 		return nil, err
 	}
-	k.multi, k.single = uprobeMultiWorks()
+	k.single = "not wanted"
+	if !cfg.singleUprobes {
+		k.multi, k.single = uprobeMultiWorks()
+	}
 	if k.multi {
 		for _, p := range spec.Programs {
 			if p.Type == ebpf.Kprobe {

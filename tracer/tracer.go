@@ -57,6 +57,8 @@ type Config struct {
 	// Tests put others in place of these.
 	find      func(pid int) (finder, error)
 	preflight func(pid int, host locate.Host) (*locate.Facts, error)
+	// singleUprobes does without uprobe_multi links.
+	singleUprobes bool
 }
 
 func (cfg *Config) setDefaults() error {
@@ -144,6 +146,9 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	}
 	if err := t.targets.attach(t.kernel, &t.links); err != nil {
 		return err
+	}
+	if err := t.kernel.findTasks(); err != nil {
+		t.notes = append(t.notes, "the threads of the targets could not be listed: "+err.Error())
 	}
 	t.look()
 	return nil

@@ -1,0 +1,142 @@
+package tracer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
+)
+
+// recordUntil traces until enough says so.
+func recordUntil(t *testing.T, cfg Config, enough func(*event.Event) bool) *recording {
+	t.Helper()
+	tr, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rec := &recording{}
+	err = tr.Run(ctx, func(e *event.Event) error {
+		rec.events = append(rec.events, *e)
+		if enough(e) {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	rec.context = tr.Context()
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	return rec
+}
+
+// TestRunning attaches to programs in the middle of their work. What comes
+// must be one stretch of the truth without a gap: every WR, every completion.
+func TestRunning(t *testing.T) {
+	for _, argv := range [][]string{
+		{"ib_write_lat", "-n", "5000000"},
+		{"ib_write_lat", "-n", "5000000", "--use_old_post_send"},
+		{"ib_write_bw", "-n", "5000000", "-s", "256", "-q", "2"},
+		{"ibv_rc_pingpong", "-n", "100000000", "-e"},
+	} {
+		for _, single := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s single=%v", strings.Join(argv, " "), single), func(t *testing.T) {
+				d := startDevice(t)
+				_, line := d.server(argv...)
+				client := start(t, onDevice(line...)...)
+				waitFor(t, "the client to load libmlx5", func() bool {
+					return exited(client.cmd.Process.Pid) || len(connected(t, client.cmd.Process.Pid)) > 0
+				})
+				indexed := 0
+				rec := recordUntil(t, Config{PIDs: []int{client.cmd.Process.Pid}, singleUprobes: single}, func(e *event.Event) bool {
+					if e.Kind == event.KindWR && e.Flags&event.WRWQEValid != 0 {
+						indexed++
+					}
+					return indexed > 2000
+				})
+				rec.lossless(t)
+				client.kill()
+				rec.stretch(t, d.stop(), client.cmd.Process.Pid)
+			})
+		}
+	}
+}
+
+// stretch finds the recording in the truth by the first index known, and
+// compares everything after it in order.
+func (r *recording) stretch(t *testing.T, rows []truth.Row, pid int) {
+	t.Helper()
+	events := slices.Clone(r.events)
+	slices.SortStableFunc(events, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
+	queues := truth.Queues(rows)
+	posts, completions := map[uint32][]event.Event{}, map[uint32][]event.Event{}
+	for _, e := range events {
+		switch {
+		case e.Kind == event.KindWR && e.Flags&event.WRReceive == 0:
+			posts[e.Verb.QPNum] = append(posts[e.Verb.QPNum], e)
+		case e.Kind == event.KindCompletion && e.Verb.Opcode < 128:
+			completions[e.Verb.QPNum] = append(completions[e.Verb.QPNum], e)
+		}
+	}
+	if len(posts) == 0 {
+		t.Fatal("no posts were recorded")
+	}
+	for qpn, got := range posts {
+		want := queues[truth.Queue{PID: pid, QPN: qpn, Kind: truth.Send}]
+		n, bad := align(got, want, event.WRWQEValid, func(e event.Event, row truth.Row) bool {
+			return wrOpcodes[e.Verb.Opcode] == row.Opcode && e.Verb.Bytes == row.Bytes &&
+				(e.Flags&event.WRWQEValid == 0 || uint32(e.Verb.WQE) == row.WQE) && int64(e.Verb.Begin) <= row.Doorbell
+		})
+		if bad != "" {
+			t.Errorf("QP %d: posts: %s", qpn, bad)
+		}
+		t.Logf("QP %d: %d of %d posts are in the log, in order", qpn, n, len(got))
+	}
+	for qpn, got := range completions {
+		want := slices.DeleteFunc(slices.Clone(queues[truth.Queue{PID: pid, QPN: qpn, Kind: truth.Send}]),
+			func(row truth.Row) bool { return !row.Flags.Has(truth.Signaled) })
+		n, bad := align(got, want, event.CompletionHWTime, func(e event.Event, row truth.Row) bool {
+			return (e.Flags&event.CompletionHWTime == 0 || int64(e.Verb.HWTime) == row.CQE && uint32(e.Verb.WQE) == row.WQE) &&
+				row.CQE <= int64(e.Time) && e.Verb.LastEmpty <= e.Verb.Begin && e.Verb.Begin < e.Time
+		})
+		if bad != "" {
+			t.Errorf("QP %d: completions: %s", qpn, bad)
+		}
+		t.Logf("QP %d: %d of %d completions are in the log, in order", qpn, n, len(got))
+	}
+}
+
+// align finds where in want the events begin, by the first that carries an
+// index, and compares all of them from there on. The device may not have
+// finished the last ones when the target was killed.
+func align(got []event.Event, want []truth.Row, flag uint32, same func(event.Event, truth.Row) bool) (n int, bad string) {
+	anchor := slices.IndexFunc(got, func(e event.Event) bool { return e.Flags&flag != 0 })
+	if anchor < 0 {
+		return 0, "no index was learnt"
+	}
+	at := slices.IndexFunc(want, func(row truth.Row) bool {
+		return uint32(got[anchor].Verb.WQE) == row.WQE && same(got[anchor], row)
+	})
+	if at < anchor {
+		return 0, fmt.Sprintf("the first with an index, %d, is at %d of the log", anchor, at)
+	}
+	for i, e := range got {
+		row := at - anchor + i
+		if row >= len(want) {
+			return i, ""
+		}
+		if !same(e, want[row]) {
+			return i, fmt.Sprintf("%d: %+v is not %+v", i, e.Verb, want[row])
+		}
+	}
+	return len(got), ""
+}
