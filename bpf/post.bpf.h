@@ -96,6 +96,9 @@ static __always_inline struct wr_record *wr_reserve(struct out *o, const struct 
 /*
  * The bodies of loops are global functions: the verifier walks each once, not
  * once for every round, which would take longer than all other programs.
+ *
+ * A reservation is tested once, right where it is made: the verifier of 6.1
+ * takes a second test for one that may fail, with the record still reserved.
  */
 
 /* One WR of a send list; returns the address of the next. */
@@ -109,15 +112,16 @@ __noinline __u64 post_send_one(const struct wr_common *c, __u64 addr, __u32 inde
 	if (!c)
 		return 0;
 	out_open(&o);
-	rec = wr_reserve(&o, c, index);
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
+		rec = wr_reserve(&o, c, index);
 		if (rec) {
 			rec->h.flags |= WR_UNREADABLE;
 			out_submit(&o, rec);
 		}
 		return 0;
 	}
+	rec = wr_reserve(&o, c, index);
 	if (!rec)
 		return wr.next;
 	if (wr.opcode != VERBS_WR_LOCAL_INV && wr.opcode != VERBS_WR_BIND_MW && wr.num_sge > 0)
@@ -147,15 +151,16 @@ __noinline __u64 post_recv_one(const struct wr_common *c, __u64 addr, __u32 inde
 	if (!c)
 		return 0;
 	out_open(&o);
-	rec = wr_reserve(&o, c, index);
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
+		rec = wr_reserve(&o, c, index);
 		if (rec) {
 			rec->h.flags |= flags | WR_UNREADABLE;
 			out_submit(&o, rec);
 		}
 		return 0;
 	}
+	rec = wr_reserve(&o, c, index);
 	if (!rec)
 		return wr.next;
 	if (wr.num_sge > 0)
