@@ -148,7 +148,11 @@ func (a *aggregates) learn(d *delayed) {
 	if limit := uint64(m.qp.maxRDAtomic); isRead(m.opcode) && limit > 0 && w.readAhead >= limit {
 		return
 	}
-	others, known := traffic.ahead(d.queue.index, m.postEnd, m.done)
+	most := uint64(shareReach)
+	if f.seen%deepSample == 0 || !f.fit.known && f.seen%firstSample == 0 {
+		most = portTransfers
+	}
+	others, known := traffic.ahead(d.queue.index, m.postEnd, m.done, most)
 	if !known {
 		return
 	}

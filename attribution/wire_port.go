@@ -18,8 +18,12 @@ const (
 	portTransfers = 2 * delayedWRs
 	// sortReach: a transfer this far out of order counts as done a little later.
 	sortReach = 64
-	// shareReach transfers are looked at; beyond it a share is extrapolated.
-	shareReach = 256
+	// shareReach transfers are looked at; beyond it a share is extrapolated, and
+	// of WRs only one in deepSample is learnt from, one in firstSample before
+	// the floor is known.
+	shareReach  = 256
+	deepSample  = 64
+	firstSample = 8
 )
 
 func (p *portTraffic) at(back uint64) *transfer {
@@ -84,21 +88,18 @@ func (p *portTraffic) others(queue int32, begin, end uint64) uint64 {
 }
 
 // ahead gives the bytes of queue pairs other than queue that were posted by
-// the time posted, and done in (posted, done]. false: too many to look at.
-func (p *portTraffic) ahead(queue int32, posted, done uint64) (bytes uint64, known bool) {
+// the time posted, and done in (posted, done]. false: there are more transfers
+// in between than most.
+func (p *portTraffic) ahead(queue int32, posted, done, most uint64) (bytes uint64, known bool) {
 	if !p.many {
 		return 0, true
 	}
-	first := p.newest(done)
-	for i := first; i < p.kept(); i++ {
-		t := p.at(i)
-		if t.done <= posted {
-			break
-		}
-		if i-first == shareReach {
-			return 0, false
-		}
-		if t.queue != queue && t.posted <= posted {
+	first, last := p.newest(done), p.newest(posted)
+	if last-first > most || last == p.kept() {
+		return 0, false
+	}
+	for i := first; i < last; i++ {
+		if t := p.at(i); t.queue != queue && t.posted <= posted {
 			bytes += t.bytes
 		}
 	}

@@ -84,6 +84,11 @@ func simCases() []simCase {
 			most: map[Cause]float64{Excess: 4, SendQueue: 1}, least: map[Cause]float64{PortShare: 2},
 		},
 		{
+			name: "four queue pairs saturate the link", path: newSimPath(5_000, 0.8), link: 10e9,
+			queues: []*simQueue{deepWriter(1, 10), deepWriter(2, 20), deepWriter(3, 50), deepWriter(4, 100)},
+			most:   map[Cause]float64{Excess: 4}, least: map[Cause]float64{SendQueue: 15, PortShare: 50},
+		},
+		{
 			name: "too few", path: newSimPath(5_000, 0.8),
 			queues: []*simQueue{write(10, 1, 64)},
 			least:  map[Cause]float64{WireUnsplit: 100},
@@ -105,6 +110,11 @@ func simCases() []simCase {
 func jittering(p *simPath, ns int) *simPath {
 	p.jitter = ns
 	return p
+}
+
+// deepWriter keeps up to 128 writes in flight, and takes completions in batches.
+func deepWriter(num uint32, batch int) *simQueue {
+	return &simQueue{qp: testQP(num), wrs: 2000, depth: 128, batch: batch, size: fixed(65536), think: 300}
 }
 
 // readQueue keeps 16 READs posted, of which limit are in flight. deep false:
