@@ -28,7 +28,9 @@ type deviceClock struct {
 	limit    int // samples after which current closes; doubles at first
 	rateLow  uint64
 	rateHigh uint64
+	foreign  int // samples in a row that cannot be of the same clock
 	outside  int // samples in a row outside the band
+	inside   int // samples inside the band since the last start, up to clockProven
 	suspects [clockSuspects]clockSample
 	steps    int64
 	outliers int64
@@ -41,7 +43,11 @@ const (
 	clockEpochs   = 64
 	clockUsed     = 8 // epochs that convert looks at
 	clockSuspects = 8
+	clockAgree    = 6       // of these, so many must agree on a new offset
+	clockTrusted  = 16      // samples that agreed before the band is believed
+	clockProven   = 256     // samples that agreed before a contradiction is the clock's
 	epochNS       = 1 << 25 // about 34 ms of host time
+	contradiction = 500     // ns, that a change of the rate may explain
 	// Rates are ns per unit of the device's clock, times 2^32.
 	rateShift   = 32
 	slowestRate = 1000 << rateShift // 1 MHz
@@ -116,10 +122,15 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 	at, ok := d.sample(stamp)
 	if !ok || low > high {
 		d.outliers++
+		if d.foreign++; d.foreign == clockSuspects {
+			*d = deviceClock{steps: d.steps, outliers: d.outliers}
+			d.start(stamp)
+		}
 		return
 	}
+	d.foreign = 0
 	s := clockSample{at, low, high}
-	if from, to, ok := d.band(at); ok && (high < from || low > to) {
+	if from, to, ok := d.band(at); d.kept > 0 && (!ok || high < from || low > to) {
 		d.suspects[d.outside] = s
 		if d.outside++; d.outside == clockSuspects {
 			d.restart()
@@ -128,26 +139,64 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 	}
 	d.outliers += int64(d.outside)
 	d.outside = 0
+	d.inside = min(d.inside+1, clockProven)
 	d.add(s)
 }
 
-// restart after a step: the offset is that of the samples outside the band,
-// the rate about what it was.
+// restart after a step: the offset is that of the samples outside the band, the
+// rate about what it was.
 func (d *deviceClock) restart() {
-	d.steps++
-	d.kept, d.samples, d.outside = 0, 0, 0
-	d.limit = 1
-	d.priorLow = max(d.priorLow, d.rateLow-d.rateLow>>stepSlack)
-	d.priorHigh = min(d.priorHigh, d.rateHigh+d.rateHigh>>stepSlack)
-	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
-	for _, s := range d.suspects {
-		d.add(s)
+	if d.inside < clockProven {
+		d.forgetRate() // what was thought to be known is what was wrong
+	} else {
+		d.priorLow = max(d.priorLow, d.rateLow-d.rateLow>>stepSlack)
+		d.priorHigh = min(d.priorHigh, d.rateHigh+d.rateHigh>>stepSlack)
 	}
+	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+	agreed, n := d.agreement()
+	if n < clockAgree {
+		d.outliers++ // and the others are suspected on
+		copy(d.suspects[:], d.suspects[1:])
+		d.outside--
+		return
+	}
+	if d.inside == clockProven {
+		d.steps++
+	}
+	d.outliers += int64(d.outside - n)
+	d.kept, d.samples, d.outside, d.inside = 0, 0, 0, 0
+	d.limit = 1
+	for i, s := range d.suspects {
+		if agreed&(1<<i) != 0 {
+			d.add(s)
+		}
+	}
+}
+
+// agreement finds the most suspects that some offset fits, as a set of bits.
+func (d *deviceClock) agreement() (agreed uint, n int) {
+	for i := range d.suspects {
+		with, count := uint(0), 0
+		a := &d.suspects[i]
+		band := epoch{low: clockBound{a.at + 1, a.low}, high: clockBound{a.at, a.high}}
+		for j := range d.suspects {
+			b := &d.suspects[j]
+			if from, to := band.bound(b.at, d.rateLow, d.rateHigh); int64(b.high) >= from && int64(b.low) <= to {
+				with |= 1 << j
+				count++
+			}
+		}
+		if count > n {
+			agreed, n = with, count
+		}
+	}
+	return agreed, n
 }
 
 func (d *deviceClock) add(s clockSample) {
 	c := &d.current
-	low, high := clockBound{s.at, s.low}, clockBound{s.at, s.high}
+	// A stamp is rounded down: the CQE came before the next unit.
+	low, high := clockBound{s.at + 1, s.low}, clockBound{s.at, s.high}
 	if d.samples == 0 {
 		*c = epoch{low, high, s.high}
 	} else {
@@ -241,10 +290,10 @@ func scale(units int64, rate uint64) int64 {
 	return ns
 }
 
-// convert gives the range of host times of a stamp; ok is false as long as
-// nothing is known, and for a stamp that is broken.
+// convert gives the range of host times of a stamp; ok is false as long as too
+// little is known, and for a stamp that is broken.
 func (d *deviceClock) convert(stamp uint64) (low, high uint64, ok bool) {
-	if !d.started {
+	if !d.started || d.inside < clockTrusted {
 		return 0, 0, false
 	}
 	at, ok := d.sample(stamp)
@@ -255,7 +304,8 @@ func (d *deviceClock) convert(stamp uint64) (low, high uint64, ok bool) {
 }
 
 // band gives what the bounds leave open at a device time. Bounds that
-// contradict each other by little leave the range between them.
+// contradict each other by little leave the range between them; ok is false if
+// they do by more, and without any.
 func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 	if d.kept == 0 {
 		return 0, 0, false
@@ -268,15 +318,19 @@ func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 		f, t := d.epoch(i).bound(at, d.rateLow, d.rateHigh)
 		from, to = max(from, f), min(to, t)
 	}
+	if from > to+contradiction {
+		return 0, 0, false
+	}
 	if from > to {
 		from, to = to, from
 	}
 	return uint64(max(from, 0)), uint64(max(to, 0)), true
 }
 
-// bound gives the range that an epoch's bounds leave for a device time.
+// bound gives the range that an epoch's bounds leave for a device time, which
+// is that unit's beginning to the next one's.
 func (e *epoch) bound(at int64, rateLow, rateHigh uint64) (from, to int64) {
-	after, before := at-e.low.at, at-e.high.at
+	after, before := at-e.low.at, at+1-e.high.at
 	if after >= 0 {
 		from = int64(e.low.t) + scale(after, rateLow)
 	} else {

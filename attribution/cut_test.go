@@ -53,6 +53,12 @@ var cuts = []struct {
 		want: "submit 10-30, late-poll 30-33, reap 33-35",
 	},
 	{
+		name:      "interrupted inside the posting call after done",
+		postBegin: 10, postEnd: 30, done: 20, reap: 35, pollBegin: 33,
+		tape: func(t *tape) { t.interrupt(22, 25, worker, event.InterruptTimer, 236) },
+		want: "submit 10-22, irq-on-top 22-25 local timer, submit 25-30, late-poll 30-33, reap 33-35",
+	},
+	{
 		name:      "done inside the posting call, reaped by another thread before it returned",
 		postBegin: 10, postEnd: 60, done: 20, reap: 35, pollBegin: 33, reaper: helper,
 		want: "submit 10-20, late-poll 20-33, reap 33-35",

@@ -120,8 +120,7 @@ func (e *Engine) close() {
 		e.closeQueue(nil, &s.queue, settledOutstanding)
 	}
 	for i := range e.deferred {
-		e.met.missedReturns++
-		e.undo(&e.deferred[i])
+		e.undo(&e.deferred[i]).Outstanding++ // its post call is still under way
 	}
 	e.deferred = nil
 }

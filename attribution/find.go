@@ -121,7 +121,7 @@ func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
 	}
 	ordered := !q.receive // receive indices are those of a free list
 	before, candidates, candidate := false, 0, -1
-	for i := range q.len() {
+	for i := 0; i < q.len(); i++ {
 		p := q.at(i)
 		if p.is&isTaken != 0 {
 			continue
@@ -137,11 +137,13 @@ func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
 		if distance == 0 {
 			return i, true
 		}
-		if ordered && distance < 0 {
-			break
-		}
-		if ordered {
+		switch {
+		case !ordered:
+		case distance > 0:
 			before, candidates = true, 0
+		case p.postEnd != 0 && p.is&isRacing == 0:
+			// It and all that follow were queued later.
+			i = q.len()
 		}
 	}
 	switch {

@@ -112,7 +112,8 @@ func TestMeasuresAllItCan(t *testing.T) {
 				seen++
 			}
 		}
-		if missing := int64(seen - len(rec.wrs)); missing > most {
+		// One whose post call is under way at the end is not measured either.
+		if missing := int64(seen - len(rec.wrs)); missing > most+int64(c.threads*c.list) {
 			t.Fatalf("%d completions, %d measured", seen, len(rec.wrs))
 		}
 	})

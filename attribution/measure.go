@@ -61,15 +61,15 @@ func (e *Engine) resume(r *verbRecord, submit int32) {
 
 // dropDeferred gives up on what waits for the return of a call that was not seen.
 func (e *Engine) dropDeferred(th *thread) {
-	e.eachDeferred(th.tid, th.call.number, e.undo)
+	e.eachDeferred(th.tid, th.call.number, func(d *deferredWR) { e.undo(d).Lost++ })
 }
 
-// undo books a WR as lost that was booked as completed.
-func (e *Engine) undo(d *deferredWR) {
+// undo takes back that a WR was booked as completed.
+func (e *Engine) undo(d *deferredWR) *Books {
 	b := &e.ledger.books[side(d.c.Opcode&wcReceive != 0)]
 	b.Completed--
 	b.Bytes -= int64(d.p.bytes)
-	b.Lost++
+	return b
 }
 
 // eachDeferred takes those of a call out of the list.

@@ -1,8 +1,6 @@
 package attribution
 
 import (
-	"slices"
-
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
@@ -34,13 +32,14 @@ type orderer struct {
 	interrupts arena[interruptRecord]
 	rares      arena[rareRecord]
 
-	compareKeys func(a, b key) int // o.compare, bound once
+	merged []key // scratch of sort
 }
 
-// bucket holds keys of the events of one stretch of time.
+// bucket holds keys of the events of one stretch of time, as they came: each
+// CPU's ring gives a run that is in order.
 type bucket struct {
-	keys   []key
-	sorted bool // keys are in strictly rising order of time
+	keys []key
+	runs []int32 // where runs in order begin, but for the first
 }
 
 // key points to a record.
@@ -89,9 +88,7 @@ func newOrderer(watermark uint64, out recordHandler) *orderer {
 	for uint64(n) < watermark>>bucketShift+3 {
 		n *= 2
 	}
-	o := &orderer{out: out, watermark: watermark, buckets: make([]bucket, n)}
-	o.compareKeys = o.compare
-	return o
+	return &orderer{out: out, watermark: watermark, buckets: make([]bucket, n)}
 }
 
 func (o *orderer) add(ev *event.Event) arrival {
@@ -118,12 +115,11 @@ func (o *orderer) add(ev *event.Event) arrival {
 		return arrivedLate
 	}
 	b := &o.buckets[number&uint64(len(o.buckets)-1)]
-	if n := len(b.keys); n == 0 {
-		b.sorted = true
-	} else if b.keys[n-1].time >= t {
-		b.sorted = false
+	k := key{t, o.store(ev, t), rooms[ev.Kind]}
+	if n := len(b.keys); n > 0 && o.less(k, b.keys[n-1]) {
+		b.runs = append(b.runs, int32(n))
 	}
-	b.keys = append(b.keys, key{t, o.store(ev, t), rooms[ev.Kind]})
+	b.keys = append(b.keys, k)
 	o.held++
 	if o.held > maxHeld && o.frontier < o.newest>>bucketShift {
 		o.narrowed++
@@ -189,9 +185,7 @@ func (o *orderer) advance(number uint64) {
 func (o *orderer) flush() { o.advance(o.newest>>bucketShift + 1) }
 
 func (o *orderer) handOut(b *bucket) {
-	if !b.sorted {
-		slices.SortFunc(b.keys, o.compareKeys)
-	}
+	o.sort(b)
 	for _, k := range b.keys {
 		switch k.room {
 		case roomVerb:
@@ -212,26 +206,61 @@ func (o *orderer) handOut(b *bucket) {
 	b.keys = b.keys[:0]
 }
 
-// compare orders records by time, and those of one time by all they hold.
-func (o *orderer) compare(a, b key) int {
-	switch {
-	case a.time < b.time:
-		return -1
-	case a.time > b.time:
-		return 1
-	case a.room == b.room:
-		switch a.room {
-		case roomVerb:
-			return compareVerb(o.verbs.at(a.slot), o.verbs.at(b.slot))
-		case roomSched:
-			return compareSched(o.scheds.at(a.slot), o.scheds.at(b.slot))
-		case roomInterrupt:
-			return compareInterrupt(o.interrupts.at(a.slot), o.interrupts.at(b.slot))
-		default:
-			return compareRare(o.rares.at(a.slot), o.rares.at(b.slot))
+// sort a bucket by merging neighbouring runs until there is one.
+func (o *orderer) sort(b *bucket) {
+	for len(b.runs) > 0 {
+		o.merged = o.merged[:0]
+		starts := b.runs
+		b.runs = b.runs[:0]
+		begin := int32(0)
+		for i := 0; i < len(starts); i += 2 {
+			middle, end := starts[i], int32(len(b.keys))
+			if i+1 < len(starts) {
+				end = starts[i+1]
+			}
+			o.merge(b.keys[begin:middle], b.keys[middle:end])
+			if end < int32(len(b.keys)) {
+				b.runs = append(b.runs, end)
+			}
+			begin = end
+		}
+		o.merged = append(o.merged, b.keys[begin:]...)
+		b.keys, o.merged = o.merged, b.keys
+	}
+}
+
+func (o *orderer) merge(x, y []key) {
+	for len(x) > 0 && len(y) > 0 {
+		if o.less(y[0], x[0]) {
+			o.merged = append(o.merged, y[0])
+			y = y[1:]
+		} else {
+			o.merged = append(o.merged, x[0])
+			x = x[1:]
 		}
 	}
-	return compareStamp(o.stamp(a), o.stamp(b))
+	o.merged = append(append(o.merged, x...), y...)
+}
+
+// less orders records by time, and those of one time by all they hold.
+func (o *orderer) less(a, b key) bool {
+	return a.time < b.time || a.time == b.time && o.compareContent(a, b) < 0
+}
+
+func (o *orderer) compareContent(a, b key) int {
+	if a.room != b.room {
+		return compareStamp(o.stamp(a), o.stamp(b))
+	}
+	switch a.room {
+	case roomVerb:
+		return compareVerb(o.verbs.at(a.slot), o.verbs.at(b.slot))
+	case roomSched:
+		return compareSched(o.scheds.at(a.slot), o.scheds.at(b.slot))
+	case roomInterrupt:
+		return compareInterrupt(o.interrupts.at(a.slot), o.interrupts.at(b.slot))
+	default:
+		return compareRare(o.rares.at(a.slot), o.rares.at(b.slot))
+	}
 }
 
 func (o *orderer) stamp(k key) *stamp {

@@ -86,9 +86,13 @@ func compareVerb(a, b *verbRecord) int {
 	if c := compareStamp(&a.stamp, &b.stamp); c != 0 {
 		return c
 	}
+	if a.Call != b.Call {
+		return cmp.Compare(a.Call, b.Call)
+	}
+	if a.Index != b.Index {
+		return cmp.Compare(a.Index, b.Index)
+	}
 	return cmp.Or(
-		cmp.Compare(a.Call, b.Call),
-		cmp.Compare(a.Index, b.Index),
 		cmp.Compare(a.cpu, b.cpu),
 		cmp.Compare(a.flags, b.flags),
 		cmp.Compare(a.QP, b.QP),

@@ -18,10 +18,10 @@ type walker struct {
 	running              Cause
 
 	segments []segment
-	tops     []onTop // scratch, as are those below
+	base     []segment // scratch, as are those below
+	tops     []onTop
 	flat     []onTop
 	open     []onTop
-	base     []segment
 }
 
 // maxSegments of one walk: beyond it the last one stands for the rest.
@@ -35,9 +35,11 @@ const never = 1<<64 - 1
 
 // thread walks [begin, end] of th and appends its segments to w.segments.
 func (w *walker) thread(th *thread, begin, end uint64) {
-	from := len(w.segments)
+	out := w.segments
+	w.segments = w.base[:0]
 	w.span(th, begin, end)
-	w.overlay(th, from, begin, end)
+	w.base, w.segments = w.segments, out
+	w.overlay(th, begin, end)
 }
 
 // span cuts without regard to interrupts, and to what was not recorded.
@@ -153,9 +155,9 @@ func appendSegment(segments []segment, s segment) []segment {
 	return append(segments, s)
 }
 
-// overlay puts the interrupts on top of th over the segments from index from
-// on, which cover [begin, end]: an interrupt is charged where th was running.
-func (w *walker) overlay(th *thread, from int, begin, end uint64) {
+// overlay appends the segments of w.base, which cover [begin, end], with the
+// interrupts on top of th over them: they are charged where th was running.
+func (w *walker) overlay(th *thread, begin, end uint64) {
 	w.tops = w.tops[:0]
 	first, _ := search(&th.tops, begin, (*onTop).endedAt)
 	for seq := max(first+1, th.tops.first); seq != th.tops.next; seq++ {
@@ -163,11 +165,6 @@ func (w *walker) overlay(th *thread, from int, begin, end uint64) {
 			w.tops = append(w.tops, *top)
 		}
 	}
-	if len(w.tops) == 0 {
-		return
-	}
-	w.base = append(w.base[:0], w.segments[from:]...)
-	w.segments = w.segments[:from]
 	w.flatten()
 	next := 0
 	for _, s := range w.base {
@@ -195,6 +192,9 @@ func isRunning(c Cause) bool {
 // flatten turns nested interrupts in w.tops into disjoint ones in the order of
 // time: at each instant the innermost counts, which is the one begun last.
 func (w *walker) flatten() {
+	if len(w.tops) == 0 {
+		return
+	}
 	slices.SortFunc(w.tops, func(a, b onTop) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.end, a.end))
 	})
