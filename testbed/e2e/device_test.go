@@ -30,6 +30,7 @@ type device struct {
 func startDevice(t *testing.T, params ...string) *device {
 	t.Helper()
 	testenv.Root(t)
+	built(t, rdmatrace) // now, not while traffic runs
 	// Not t.TempDir: its path can be longer than a socket's may be.
 	dir, err := os.MkdirTemp("", "softmlx5-")
 	if err != nil {
