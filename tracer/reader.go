@@ -1,6 +1,7 @@
 package tracer
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -16,6 +17,7 @@ import (
 // reader woken by each record would feed itself.
 type reader struct {
 	rings []*ring // by CPU
+	heads heads   // of a pass; reused
 	epoll int
 	ready []unix.EpollEvent
 }
@@ -66,14 +68,73 @@ func (r *reader) wait(d time.Duration) error {
 	return nil
 }
 
-// drain hands every record that is there to fn, ring by ring.
+// drain hands every record that is there to fn, by time across the rings. One
+// ring after the other would do, but for a reader that was kept off its CPU:
+// the records of its last ring would come as much later than those of the first.
 func (r *reader) drain(fn func([]byte) error) error {
+	h := r.heads[:0]
 	for _, ring := range r.rings {
-		if err := ring.drain(fn); err != nil {
-			return err
+		ring.begin()
+		if raw := ring.next(); raw != nil {
+			h = append(h, headOf(ring, raw))
 		}
 	}
+	r.heads = h
+	for i := len(h) / 2; i >= 0; i-- {
+		h.down(i)
+	}
+	for len(h) > 0 {
+		first := h[0]
+		if err := fn(first.raw); err != nil {
+			return err
+		}
+		first.ring.release(first.raw)
+		if raw := first.ring.next(); raw != nil {
+			h[0] = headOf(first.ring, raw)
+		} else {
+			h[0] = h[len(h)-1]
+			h = h[:len(h)-1]
+		}
+		h.down(0)
+	}
 	return nil
+}
+
+// head is the next record of a ring in a pass.
+type head struct {
+	time uint64
+	ring *ring
+	raw  []byte
+}
+
+// headOf takes the time that every record begins with.
+func headOf(ring *ring, raw []byte) head {
+	h := head{ring: ring, raw: raw}
+	if len(raw) >= 8 {
+		h.time = binary.NativeEndian.Uint64(raw)
+	}
+	return h
+}
+
+// heads is a heap by time. It is one instead of container/heap's, which takes
+// four calls through an interface for each record.
+type heads []head
+
+// down puts the element at i where it belongs below it.
+func (h heads) down(i int) {
+	for {
+		least, child := i, 2*i+1
+		for c := child; c < child+2 && c < len(h); c++ {
+			if h[c].time < h[least].time {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
 }
 
 // finish drains until no record is left, after the gate was closed: programs

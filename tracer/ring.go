@@ -32,6 +32,7 @@ type ring struct {
 	mask       uint64
 	consumePos *uint64
 	producePos *uint64
+	pos, end   uint64 // of the pass under way: what is left to read
 }
 
 func openRing(m *ebpf.Map) (*ring, error) {
@@ -58,28 +59,34 @@ func (r *ring) close() error {
 	return errors.Join(unix.Munmap(r.consumer), unix.Munmap(r.producer), r.m.Close())
 }
 
-// drain hands the records that were there when it was called to fn, in the
-// ring's order, and frees them. It stops at a record that is still being
-// written. The bytes are valid during the call of fn only.
-func (r *ring) drain(fn func([]byte) error) error {
-	pos := atomic.LoadUint64(r.consumePos)
-	end := atomic.LoadUint64(r.producePos)
-	for pos < end {
-		start := pos & r.mask
+// begin starts a pass over the records that are there now.
+func (r *ring) begin() {
+	r.pos = atomic.LoadUint64(r.consumePos)
+	r.end = atomic.LoadUint64(r.producePos)
+}
+
+// next is the record that comes next in the pass, nil at its end or where a
+// record is still being written. Its bytes are valid until release.
+func (r *ring) next() []byte {
+	for r.pos < r.end {
+		start := r.pos & r.mask
 		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[start])))
 		if head&ringBusy != 0 {
 			return nil
 		}
-		size := uint64(head &^ (ringBusy | ringDiscard))
+		raw := r.data[start+ringHeader:][:head&^(ringBusy|ringDiscard)]
 		if head&ringDiscard == 0 {
-			if err := fn(r.data[start+ringHeader : start+ringHeader+size]); err != nil {
-				return err
-			}
+			return raw
 		}
-		pos += ringHeader + (size+7)&^7
-		atomic.StoreUint64(r.consumePos, pos)
+		r.release(raw)
 	}
 	return nil
+}
+
+// release frees the record that next returned.
+func (r *ring) release(raw []byte) {
+	r.pos += ringHeader + (uint64(len(raw))+7)&^7
+	atomic.StoreUint64(r.consumePos, r.pos)
 }
 
 // empty reports whether all records, those being written included, were read.
