@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,9 +17,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-var update = flag.Bool("update", false, "write testdata/v1.rdt anew (only before version 1 is released)")
+var update = flag.Bool("update", false, "write testdata/v1.* anew (only before version 1 is released)")
 
-const golden = "testdata/v1.rdt"
+const golden = "testdata/v1"
 
 // fill sets every number below v to a value of its own and every string to a name.
 func fill(v reflect.Value, next *uint64) {
@@ -221,18 +222,37 @@ func mustWrite(t *rapid.T, events []event.Event, ctx *event.Context) []byte {
 	return b.Bytes()
 }
 
-// Files of version 1 stay readable. The file was written by this test's -update.
+// Files of version 1 stay readable, and mean what they did: testdata/v1.json is
+// what was written. Both files are of this test's -update.
 func TestGoldenVersion1(t *testing.T) {
+	var want struct {
+		Events  []event.Event
+		Context *event.Context
+	}
 	if *update {
-		if err := os.WriteFile(golden, write(t, sample(), sampleContext(), sampleContext()), 0o644); err != nil {
+		want.Events, want.Context = sample(), sampleContext()
+		text, err := json.Marshal(want)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for path, b := range map[string][]byte{golden + ".rdt": write(t, want.Events, want.Context, want.Context), golden + ".json": append(text, '\n')} {
+			if err := os.WriteFile(path, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	b, err := os.ReadFile(golden)
+	text, err := os.ReadFile(golden + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantWhole(t, b, sample(), sampleContext())
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(golden + ".rdt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, b, want.Events, want.Context)
 }
 
 func TestManyChunks(t *testing.T) {
