@@ -25,7 +25,6 @@ type deviceClock struct {
 	kept     int // of these, how many are still used
 	current  epoch
 	samples  int // in current
-	limit    int // samples after which current closes; doubles at first
 	rateLow  uint64
 	rateHigh uint64
 	foreign  int // samples in a row that cannot be of the same clock
@@ -37,16 +36,20 @@ type deviceClock struct {
 	// What is known of the rate beside the epochs: of a clock that was
 	// stepped, its rate before.
 	priorLow, priorHigh uint64
+	// What the epochs say of the rate; rateLow and rateHigh leave room for wander.
+	tightLow, tightHigh uint64
 }
 
 const (
 	clockEpochs   = 64
-	clockUsed     = 8 // epochs that convert looks at
+	clockUsed     = 8  // epochs that convert looks at
+	clockAnew     = 16 // epochs after which the rate is bounded anew
 	clockSuspects = 8
 	clockAgree    = 6       // of these, so many must agree on a new offset
 	clockTrusted  = 16      // samples that agreed before the band is believed
 	clockProven   = 256     // samples that agreed before a contradiction is the clock's
 	epochNS       = 1 << 25 // about 34 ms of host time
+	epochSpread   = 64      // ns by which a rate in doubt may mislead within an epoch
 	contradiction = 500     // ns, that a change of the rate may explain
 	// Rates are ns per unit of the device's clock, times 2^32.
 	rateShift   = 32
@@ -71,6 +74,7 @@ type clockSample struct {
 // epoch holds the lower and the upper bound that bind.
 type epoch struct {
 	low, high clockBound
+	first     int64  // device time of its first sample
 	begin     uint64 // host time of its first sample
 }
 
@@ -95,9 +99,7 @@ func (d *deviceClock) start(stamp uint64) {
 	d.started = true
 	d.realTime = stamp>>32 >= 1_000_000_000 && stamp&(1<<32-1) < 1_000_000_000
 	d.base, _ = d.decode(stamp)
-	d.limit = 1
 	d.forgetRate()
-	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
 }
 
 func (d *deviceClock) forgetRate() {
@@ -105,6 +107,8 @@ func (d *deviceClock) forgetRate() {
 	if d.realTime {
 		d.priorLow, d.priorHigh = 1<<rateShift-realTimeSlack, 1<<rateShift+realTimeSlack
 	}
+	d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
+	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
 }
 
 // sample gives a stamp relative to base; ok is false if it cannot be one.
@@ -130,7 +134,8 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 	}
 	d.foreign = 0
 	s := clockSample{at, low, high}
-	if from, to, ok := d.band(at); d.kept > 0 && (!ok || high < from || low > to) {
+	from, to, ok := d.band(at)
+	if d.kept > 0 && (!ok || high < from || low > to) {
 		d.suspects[d.outside] = s
 		if d.outside++; d.outside == clockSuspects {
 			d.restart()
@@ -140,7 +145,7 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 	d.outliers += int64(d.outside)
 	d.outside = 0
 	d.inside = min(d.inside+1, clockProven)
-	d.add(s)
+	d.add(s, to-from)
 }
 
 // restart after a step: the offset is that of the samples outside the band, the
@@ -152,6 +157,7 @@ func (d *deviceClock) restart() {
 		d.priorLow = max(d.priorLow, d.rateLow-d.rateLow>>stepSlack)
 		d.priorHigh = min(d.priorHigh, d.rateHigh+d.rateHigh>>stepSlack)
 	}
+	d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
 	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
 	agreed, n := d.agreement()
 	if n < clockAgree {
@@ -165,10 +171,9 @@ func (d *deviceClock) restart() {
 	}
 	d.outliers += int64(d.outside - n)
 	d.kept, d.samples, d.outside, d.inside = 0, 0, 0, 0
-	d.limit = 1
 	for i, s := range d.suspects {
 		if agreed&(1<<i) != 0 {
-			d.add(s)
+			d.add(s, 0)
 		}
 	}
 }
@@ -193,12 +198,15 @@ func (d *deviceClock) agreement() (agreed uint, n int) {
 	return agreed, n
 }
 
-func (d *deviceClock) add(s clockSample) {
+// add a sample where the band is so wide. The two bounds that bind are found by
+// the rate in the middle, so an epoch ends before the doubt about the rate adds
+// up to much of that.
+func (d *deviceClock) add(s clockSample, width uint64) {
 	c := &d.current
 	// A stamp is rounded down: the CQE came before the next unit.
 	low, high := clockBound{s.at + 1, s.low}, clockBound{s.at, s.high}
 	if d.samples == 0 {
-		*c = epoch{low, high, s.high}
+		*c = epoch{low, high, s.at, s.high}
 	} else {
 		rate := middle(d.rateLow, d.rateHigh)
 		if int64(low.t-c.low.t) > scale(low.at-c.low.at, rate) {
@@ -209,7 +217,8 @@ func (d *deviceClock) add(s clockSample) {
 		}
 	}
 	d.samples++
-	if d.samples >= d.limit || s.high-min(s.high, c.begin) >= epochNS {
+	spread := scale(s.at-c.first, d.rateHigh-d.rateLow)
+	if d.kept == 0 || spread > int64(max(epochSpread, width/8)) || s.high-min(s.high, c.begin) >= epochNS {
 		d.close()
 	}
 }
@@ -220,13 +229,21 @@ func (d *deviceClock) close() {
 	d.count++
 	d.kept = min(d.kept+1, clockEpochs)
 	d.samples = 0
-	if d.limit < 1<<20 {
-		d.limit *= 2
+	from := 1
+	if d.count%clockAnew == 0 {
+		// What epochs said that are not kept any more is forgotten.
+		d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
+		from = d.kept
 	}
-	for !d.boundRate() && d.kept > 2 {
+	for d.boundRate(from); d.tightLow > d.tightHigh && d.kept > 2; d.boundRate(d.kept) {
 		d.kept /= 2 // the rate has changed
 		d.forgetRate()
 	}
+	if d.tightLow > d.tightHigh {
+		d.forgetRate()
+	}
+	d.rateLow = d.tightLow - d.tightLow>>wander
+	d.rateHigh = d.tightHigh + d.tightHigh>>wander
 }
 
 // epoch gives the i-th latest closed one.
@@ -234,32 +251,23 @@ func (d *deviceClock) epoch(i int) *epoch {
 	return &d.epochs[(d.count-1-i)%clockEpochs]
 }
 
-// boundRate bounds the rate by all pairs of epochs; false if they contradict
-// each other.
-func (d *deviceClock) boundRate() bool {
-	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
-	for i := range d.kept {
+// boundRate bounds the rate by the latest epochs, paired with all before them.
+func (d *deviceClock) boundRate(latest int) {
+	for i := range latest {
 		for j := i + 1; j < d.kept; j++ {
 			d.boundBy(d.epoch(j), d.epoch(i))
 		}
 	}
-	if d.rateLow > d.rateHigh {
-		d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
-		return false
-	}
-	d.rateLow -= d.rateLow >> wander
-	d.rateHigh += d.rateHigh >> wander
-	return true
 }
 
 // boundBy uses an earlier and a later epoch: the line passes above a lower
 // bound and below an upper one.
 func (d *deviceClock) boundBy(a, b *epoch) {
 	if units := b.low.at - a.high.at; units > 0 && b.low.t > a.high.t {
-		d.rateLow = max(d.rateLow, ratio(b.low.t-a.high.t, uint64(units)))
+		d.tightLow = max(d.tightLow, ratio(b.low.t-a.high.t, uint64(units)))
 	}
 	if units := b.high.at - a.low.at; units > 0 && b.high.t > a.low.t {
-		d.rateHigh = min(d.rateHigh, ratio(b.high.t-a.low.t, uint64(units))+1)
+		d.tightHigh = min(d.tightHigh, ratio(b.high.t-a.low.t, uint64(units))+1)
 	}
 }
 

@@ -35,6 +35,7 @@ type clockRun struct {
 	interval uint64 // between completions, at most
 	flight   uint64 // least time from post to done
 	bracket  uint64 // between polls; 0: empty polls are not seen
+	late     int    // all but one in so many are reaped late; 0: none
 	wrong    int    // conversions that were believed and do not hold the truth
 }
 
@@ -44,7 +45,9 @@ func (r *clockRun) step(garbage bool) (width uint64, ok bool) {
 	done := r.now
 	low := done - min(done, r.flight+r.rng.Uint64N(3*r.flight))
 	high := done + 1 + r.rng.Uint64N(2000)
-	if r.bracket > 0 {
+	if r.late > 0 && r.rng.IntN(r.late) > 0 {
+		high += 60_000
+	} else if r.bracket > 0 {
 		low = max(low, done-min(done, r.rng.Uint64N(r.bracket)))
 		high = min(high, done+1+r.rng.Uint64N(r.bracket))
 	}
@@ -88,6 +91,7 @@ func anyClockRun(t *rapid.T) *clockRun {
 		flight:   rapid.SampledFrom([]uint64{2_000, 20_000}).Draw(t, "flight"),
 		bracket:  rapid.SampledFrom([]uint64{0, 200, 5_000}).Draw(t, "bracket"),
 	}
+	r.late = rapid.SampledFrom([]int{0, 10}).Draw(t, "late")
 	r.truth.start = r.now
 	return r
 }
@@ -102,7 +106,7 @@ func TestClockHoldsTheTruth(t *testing.T) {
 		for i := range 3000 {
 			width, ok := r.step(false)
 			bound := 4*r.flight + 2000
-			if r.bracket > 0 {
+			if r.bracket > 0 && r.late == 0 {
 				bound = min(bound, 2*r.bracket+100)
 			}
 			if i > 300 && (!ok || width > bound) {

@@ -242,7 +242,6 @@ var cuts = []struct {
 func TestCut(t *testing.T) {
 	for _, test := range cuts {
 		t.Run(test.name, func(t *testing.T) {
-			const us = 1000
 			tp := newTape()
 			tp.cq(0, tapeFD)
 			tp.qp(0, event.ObjectCreated, nil)

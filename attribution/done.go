@@ -94,7 +94,7 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueu
 	} else {
 		m.doneLow = at
 	}
-	usual.learn(at - m.postBegin)
+	usual.learn(at-m.postBegin, at-m.postBegin)
 	return true
 }
 
@@ -130,5 +130,5 @@ func (e *Engine) learn(m *measured) {
 	if m.receive || isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin) {
 		return
 	}
-	e.flights.of(m, flightSeen).learn(m.done - m.postBegin)
+	e.flights.of(m, flightSeen).learn(m.doneLow-m.postBegin, m.doneHigh-m.postBegin)
 }

@@ -25,7 +25,7 @@ type flights struct {
 	latest *flight
 }
 
-// flightsMost bounds their memory, at about 0.7 KiB each.
+// flightsMost bounds their memory, at about 1.3 KiB each.
 const flightsMost = 4096
 
 // of gives the distribution for work requests like m; nil, which knows nothing,
@@ -57,11 +57,12 @@ func (f *flights) forget(qp *queuePair) {
 	f.key, f.latest = flightKey{}, nil
 }
 
-// flight is a distribution in steps of an eighth of an octave, with the past
-// fading. It tells in what range nearly all flights lie.
+// flight holds the distributions of the least and of the most that flights can
+// have taken, in steps of an eighth of an octave, with the past fading. It
+// tells in what range nearly all flights lie.
 type flight struct {
-	counts [flightSteps]uint16
-	total  uint32
+	low, high [flightSteps]uint16
+	total     uint32
 	// The range, valid until total reaches refresh.
 	least, most uint64
 	refresh     uint32
@@ -98,19 +99,22 @@ func stepBegin(s int) uint64 {
 	return uint64(8+s%8) << shift
 }
 
-func (f *flight) learn(ns uint64) {
+// learn that a flight took between low and high.
+func (f *flight) learn(low, high uint64) {
 	if f == nil {
 		return
 	}
-	f.counts[step(ns)]++
+	f.low[step(low)]++
+	f.high[step(high)]++
 	f.total++
 	if f.total < flightsKept {
 		return
 	}
 	f.total, f.refresh = 0, 0
-	for i := range f.counts {
-		f.counts[i] /= 2
-		f.total += uint32(f.counts[i])
+	for i := range f.low {
+		f.low[i] /= 2
+		f.high[i] /= 2
+		f.total += uint32(f.low[i])
 	}
 }
 
@@ -126,10 +130,10 @@ func (f *flight) usual(rare uint32) (least, most uint64, known bool) {
 	f.refresh = f.total + f.total/16
 	outside := f.total / rare
 	low, high := 0, flightSteps-1
-	for n := uint32(f.counts[low]); n <= outside; n += uint32(f.counts[low]) {
+	for n := uint32(f.low[low]); n <= outside && low < flightSteps-1; n += uint32(f.low[low]) {
 		low++
 	}
-	for n := uint32(f.counts[high]); n <= outside; n += uint32(f.counts[high]) {
+	for n := uint32(f.high[high]); n <= outside && high > 0; n += uint32(f.high[high]) {
 		high--
 	}
 	f.least, f.most = stepBegin(low), stepBegin(high+1)

@@ -25,7 +25,8 @@ type orderer struct {
 	frontier  uint64   // number of the first bucket not yet handed out
 	buckets   []bucket // a ring, indexed by bucket number
 	held      int
-	narrowed  int64 // buckets handed out before their time, for maxHeld
+	most      int   // events held back at most
+	narrowed  int64 // buckets handed out before their time, for that
 
 	verbs      arena[verbRecord]
 	scheds     arena[schedRecord]
@@ -88,7 +89,7 @@ func newOrderer(watermark uint64, out recordHandler) *orderer {
 	for uint64(n) < watermark>>bucketShift+3 {
 		n *= 2
 	}
-	return &orderer{out: out, watermark: watermark, buckets: make([]bucket, n)}
+	return &orderer{out: out, watermark: watermark, buckets: make([]bucket, n), most: maxHeld}
 }
 
 func (o *orderer) add(ev *event.Event) arrival {
@@ -121,7 +122,7 @@ func (o *orderer) add(ev *event.Event) arrival {
 	}
 	b.keys = append(b.keys, k)
 	o.held++
-	if o.held > maxHeld && o.frontier < o.newest>>bucketShift {
+	if o.held > o.most && o.frontier < o.newest>>bucketShift {
 		o.narrowed++
 		o.advance(o.frontier + 1)
 	}

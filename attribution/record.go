@@ -82,18 +82,31 @@ func compareStamp(a, b *stamp) int {
 	)
 }
 
+// compareVerb puts a thread's calls in their order before all else: at one
+// instant a call returns before the next one begins, and before a poll.
 func compareVerb(a, b *verbRecord) int {
-	if c := compareStamp(&a.stamp, &b.stamp); c != 0 {
-		return c
+	switch {
+	case a.time != b.time:
+		return cmp.Compare(a.time, b.time)
+	case a.pid != b.pid:
+		return cmp.Compare(a.pid, b.pid)
+	case a.tid != b.tid:
+		return cmp.Compare(a.tid, b.tid)
 	}
-	if a.Call != b.Call {
+	if x, y := a.isPost(), b.isPost(); x != y {
+		return trueFirst(x, y)
+	} else if x && a.Call != b.Call {
 		return cmp.Compare(a.Call, b.Call)
+	}
+	if a.kind != b.kind {
+		return cmp.Compare(rank[a.kind], rank[b.kind])
 	}
 	if a.Index != b.Index {
 		return cmp.Compare(a.Index, b.Index)
 	}
 	return cmp.Or(
 		cmp.Compare(a.cpu, b.cpu),
+		cmp.Compare(a.Call, b.Call),
 		cmp.Compare(a.flags, b.flags),
 		cmp.Compare(a.QP, b.QP),
 		cmp.Compare(a.CQ, b.CQ),
@@ -120,6 +133,8 @@ func compareVerb(a, b *verbRecord) int {
 		cmp.Compare(a.WCFlags, b.WCFlags),
 	)
 }
+
+func (r *verbRecord) isPost() bool { return r.kind == event.KindWR || r.kind == event.KindPostEnd }
 
 func compareSched(a, b *schedRecord) int {
 	if c := compareStamp(&a.stamp, &b.stamp); c != 0 {
@@ -175,7 +190,7 @@ func compareRare(a, b *rareRecord) int {
 
 func compareObject(a, b *event.Object) int {
 	if a == nil || b == nil {
-		return compareNil(a == nil, b == nil)
+		return trueFirst(a == nil, b == nil)
 	}
 	if c := cmp.Compare(a.Event, b.Event); c != 0 {
 		return c
@@ -198,7 +213,8 @@ func compareObject(a, b *event.Object) int {
 	return 0
 }
 
-func compareNil(a, b bool) int {
+// trueFirst puts true first.
+func trueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
