@@ -6,7 +6,7 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
 # Debian packages: what the software device and its programs need, and what the tests need beside.
 DEMO_PACKAGES := gcc libc6-dev make libibverbs-dev ibverbs-providers ibverbs-utils perftest util-linux procps
-TEST_PACKAGES := $(DEMO_PACKAGES) git clang llvm python3 g++ binutils xz-utils
+TEST_PACKAGES := $(DEMO_PACKAGES) git clang llvm lld python3 g++ binutils xz-utils
 
 .PHONY: build
 build: ## build bin/rdmatrace; needs Go only

@@ -3,7 +3,6 @@ package locate
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/rdmatrace/rdmatrace/tracer/locate/code"
@@ -163,7 +162,7 @@ func functionStores(im *object.File) ([]stored, error) {
 		}
 		f, err := code.Follow(m, im, frame.Begin, frame.End)
 		if err != nil {
-			return nil, fmt.Errorf("follow the function at %#x: %w", frame.Begin, err)
+			continue // its builders are found on live queue pairs
 		}
 		for _, s := range f.Stores() {
 			if s.Value.Kind != code.ValueConst || !begins[uint64(s.Value.Off)] {

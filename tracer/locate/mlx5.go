@@ -125,7 +125,6 @@ const privateBytes = 1024
 const ctrlCQUpdate = 8
 
 func be32(b []byte, off uint64) uint32 { return binary.BigEndian.Uint32(b[off:]) }
-func be16(b []byte, off uint64) uint16 { return binary.BigEndian.Uint16(b[off:]) }
 
 func powerOfTwo(n uint32) bool { return n != 0 && n&(n-1) == 0 }
 

@@ -15,7 +15,7 @@ const (
 
 // dropDestroyed takes out QPs that linger in freed memory: where libmlx5's
 // tables hold some of a context's QPs, those that they do not hold are gone.
-func (p *Process) dropDestroyed(o *objects, c *collector) error {
+func (p *Process) dropDestroyed(o *objects) error {
 	for _, f := range o.contexts {
 		if !p.isMLX5(f) {
 			continue
@@ -29,9 +29,7 @@ func (p *Process) dropDestroyed(o *objects, c *collector) error {
 		}
 		before := len(o.qps)
 		o.qps = slices.DeleteFunc(o.qps, func(q QP) bool { return q.Context == f.Addr && !live[q.Addr] })
-		if n := before - len(o.qps); n > 0 {
-			c.note("%s: %d destroyed queue pairs linger in freed memory and are left out", f.Device, n)
-		}
+		o.destroyed += before - len(o.qps)
 	}
 	return nil
 }

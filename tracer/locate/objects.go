@@ -37,6 +37,8 @@ type objects struct {
 	of       map[uint64]uint64 // address: the ibv_context its first word points to
 	qps      []QP
 	cqs      []CQ
+	// destroyed counts queue pairs that were left out: their memory is free.
+	destroyed int
 }
 
 // members finds all objects of the contexts: every QP, CQ, PD, MR and so on

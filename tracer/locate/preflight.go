@@ -47,7 +47,7 @@ func (e *PreflightError) Unwrap() error { return e.Err }
 // Host says where to read the facts of the machine; the zero value means the
 // usual places. Tests put others.
 type Host struct {
-	Proc string // "/proc": self/status, sys/kernel, kallsyms
+	Proc string // "/proc", but for the process's mappings and memory
 	Sys  string // "/sys": kernel/btf, kernel/security
 	// WaitForVerbs accepts a process that has no libibverbs mapped yet.
 	WaitForVerbs bool
@@ -61,7 +61,7 @@ type Facts struct {
 	NSPID   int // its number in its own PID namespace
 	Comm    string
 	Threads []int
-	// Verbs: libibverbs is mapped.
+	// Verbs: libibverbs is mapped, or an RDMA device is open.
 	Verbs bool
 	// Direct are mapped libraries that may hand work to the device without
 	// calling verbs (UCX, DOCA, DPDK): what they do is not seen by probes on
@@ -78,6 +78,8 @@ type Facts struct {
 	// GoRuntime: the executable is a Go program, whose stacks move: no return
 	// probes on Go code (C libraries called from it are on other stacks).
 	GoRuntime bool
+
+	proc string // the process's directory
 }
 
 // Preflight decides whether process pid can be traced on this machine. The
@@ -89,7 +91,7 @@ func Preflight(pid int, host Host) (*Facts, error) {
 	if host.Sys == "" {
 		host.Sys = "/sys"
 	}
-	f := &Facts{PID: pid}
+	f := &Facts{PID: pid, proc: fmt.Sprintf("%s/%d", host.Proc, pid)}
 	for _, check := range []func(Host) error{
 		f.exists, f.permitted, f.kernelAllows, f.wordSize, f.usesVerbs, f.returnProbes,
 	} {
@@ -118,7 +120,7 @@ func problem(p Problem, pid int, err error, format string, args ...any) *Preflig
 
 // processFile reads a file of the process.
 func (f *Facts) processFile(name string) ([]byte, error) {
-	return os.ReadFile(fmt.Sprintf("/proc/%d/%s", f.PID, name))
+	return os.ReadFile(f.proc + "/" + name)
 }
 
 // status is a field of a /proc/.../status file.
@@ -162,7 +164,7 @@ func (f *Facts) exists(Host) error {
 	if flags, ok := statFlags(stat); ok && flags&pfKthread != 0 {
 		return problem(KernelThread, f.PID, nil, "process %d (%s) is a kernel thread: it has no verbs calls to trace", f.PID, f.Comm)
 	}
-	f.Threads, err = threads(f.PID)
+	f.Threads, err = threads(f.proc)
 	return err
 }
 
@@ -177,8 +179,8 @@ func statFlags(stat []byte) (uint64, bool) {
 	return flags, err == nil
 }
 
-func threads(pid int) ([]int, error) {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+func threads(proc string) ([]int, error) {
+	entries, err := os.ReadDir(proc + "/task")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +195,7 @@ func threads(pid int) ([]int, error) {
 
 // wordSize: BPF programs and layouts are those of 64-bit processes.
 func (f *Facts) wordSize(Host) error {
-	exe, err := os.Open(fmt.Sprintf("/proc/%d/exe", f.PID))
+	exe, err := os.Open(f.proc + "/exe")
 	if err != nil {
 		return err
 	}
@@ -222,8 +224,9 @@ func (f *Facts) usesVerbs(host Host) error {
 		return err
 	}
 	defer p.Close()
+	// A program with an open device and no libibverbs has it linked in.
+	f.Verbs = p.hasVerbs() || p.openDevices() > 0
 	for _, l := range p.libs {
-		f.Verbs = f.Verbs || l.Role&RoleVerbs != 0
 		if l.Role&(RoleDirect|RoleUCX) != 0 {
 			f.Direct = append(f.Direct, l.Path)
 		}
@@ -239,7 +242,7 @@ func (f *Facts) usesVerbs(host Host) error {
 // does not know it kills the process.
 func (f *Facts) returnProbes(host Host) error {
 	for _, tid := range f.Threads {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", f.PID, tid))
+		b, err := f.processFile(fmt.Sprintf("task/%d/status", tid))
 		if err != nil {
 			continue // the thread has ended
 		}

@@ -1,5 +1,7 @@
 package locate
 
+import "time"
+
 // FileID says which file a library is, whatever path leads to it: a uprobe
 // belongs to an inode. On overlay file systems Dev may be that of a layer; the
 // build-id then tells libraries apart.
@@ -134,7 +136,8 @@ type Snapshot struct {
 
 // ScanStats says what looking cost.
 type ScanStats struct {
-	BytesRead  uint64 // of the process's memory
-	BytesLeft  uint64 // of likely mappings, not looked through for the budget
-	Nanosecond int64
+	BytesRead uint64 // of the process's memory
+	BytesLeft uint64 // of likely mappings, not looked through for the budget
+	Destroyed int    // queue pairs left out: they linger in memory that was freed
+	Took      time.Duration
 }

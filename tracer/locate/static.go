@@ -132,7 +132,8 @@ func (p *Process) look(l, verbs *library) {
 			l.dummies[t.vaddr] = true
 		}
 	}
-	l.provider.builders, l.failed = builders(l.file)
+	// Without builders there are still those of live queue pairs.
+	l.provider.builders, _ = builders(l.file)
 }
 
 // learn learns the slots of the tables from a libibverbs once.

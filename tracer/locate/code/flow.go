@@ -30,6 +30,7 @@ type Func struct {
 	// what is known before them; nil until the piece is reached.
 	leaders map[uint64]*State
 	choices choices
+	scratch State
 }
 
 // maxInsts bounds how much of one function is followed; libmlx5's largest has
@@ -120,7 +121,8 @@ func (f *Func) propagate() []uint64 {
 	for len(work) > 0 {
 		addr := work[len(work)-1]
 		work = work[:len(work)-1]
-		s := f.leaders[addr].Clone()
+		s := &f.scratch
+		s.set(f.leaders[addr])
 		to := func(target uint64) {
 			if f.has(target) && f.merge(target, s) {
 				work = append(work, target)
@@ -186,11 +188,12 @@ func (f *Func) walk(addr uint64, s *State, each func(*Inst, *State)) *Inst {
 }
 
 // Each calls fn for every instruction that is reached with what is known
-// before it, in the order of addresses.
+// before it, in the order of addresses. The State is good for the call only.
 func (f *Func) Each(fn func(*Inst, *State)) {
 	for _, l := range slices.Sorted(maps.Keys(f.leaders)) {
 		if s := f.leaders[l]; s != nil {
-			f.walk(l, s.Clone(), fn)
+			f.scratch.set(s)
+			f.walk(l, &f.scratch, fn)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type State struct {
 }
 
 func entryState(m Machine) *State {
-	s := &State{frame: map[int64]Value{}, bound: -1}
+	s := &State{bound: -1}
 	for i, r := range m.Args() {
 		s.regs[r] = Value{Kind: ValueArg, Arg: uint8(i)}
 	}
@@ -68,12 +68,21 @@ func (s *State) Reg(r Reg) Value {
 
 // Clone is an independent copy.
 func (s *State) Clone() *State {
-	c := *s
-	c.frame = make(map[int64]Value, len(s.frame))
-	for k, v := range s.frame {
-		c.frame[k] = v
+	c := &State{}
+	c.set(s)
+	return c
+}
+
+// set makes s a copy of o in the memory it has.
+func (s *State) set(o *State) {
+	s.regs, s.bound = o.regs, o.bound
+	clear(s.frame)
+	if s.frame == nil && len(o.frame) > 0 {
+		s.frame = make(map[int64]Value, len(o.frame))
 	}
-	return &c
+	for k, v := range o.frame {
+		s.frame[k] = v
+	}
 }
 
 // join keeps what both states agree on, and says whether s lost anything.
@@ -220,6 +229,9 @@ func (s *State) store(e Effect) {
 		delete(s.frame, n)
 	}
 	if v := s.Reg(e.Src); e.Size == 8 && v.Kind != Unknown {
+		if s.frame == nil {
+			s.frame = map[int64]Value{}
+		}
 		s.frame[at] = v
 	}
 }

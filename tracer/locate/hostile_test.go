@@ -1,0 +1,72 @@
+package locate
+
+import (
+	"encoding/binary"
+	"os"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/tracer/image"
+)
+
+// FuzzObjects: whatever a process's memory holds, what is looked for there is
+// found or not, and the look ends. The memory is this process's own; words of
+// the input that begin with 0xaa are made addresses inside it.
+func FuzzObjects(f *testing.F) {
+	const size = 4 << 12
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		f.Fatal(err)
+	}
+	p, err := Open(os.Getpid())
+	if err != nil {
+		f.Fatalf("this process cannot look at itself: %v", err)
+	}
+	i := slices.IndexFunc(p.maps, func(m image.Mapping) bool {
+		return m.Start <= addressOf(mem) && addressOf(mem) < m.End
+	})
+	if i < 0 {
+		f.Fatal("the memory is not mapped")
+	}
+	cq := make([]byte, privateBytes)
+	binary.LittleEndian.PutUint32(cq[cqEntries:], 63)
+	binary.LittleEndian.PutUint64(cq[416:], 0xaa00000000000150)
+	f.Add(cq)
+	f.Add(slices.Repeat([]byte{0xff}, 512))
+	f.Add(slices.Repeat([]byte{0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 128)) // an address whose end is past 2^64
+	f.Add(slices.Repeat([]byte{0, 0, 0, 0, 0, 0, 0, 0xaa}, 128))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = b[:min(len(b), size)]
+		clear(mem)
+		copy(mem, b)
+		base := addressOf(mem)
+		for o := 0; o+8 <= len(b); o += 8 {
+			if mem[o+7] == 0xaa {
+				w := binary.LittleEndian.Uint64(mem[o:]) & 0xffff
+				binary.LittleEndian.PutUint64(mem[o:], base+w)
+			}
+		}
+		for _, addr := range []uint64{base, base + 8, base + size - 512, base + size - 8, base + size, ^uint64(0) - 100} {
+			_, _ = p.context(addr)
+			_, _ = p.qp(addr, nil)
+			_, _ = p.cq(addr, nil)
+			c := CQ{Addr: addr, CQE: 63}
+			for _, s := range p.cqShapes(c) {
+				_, _ = p.proveCQOnce(c, s, map[uint32]bool{0: true})
+			}
+			q := QP{Addr: addr, Num: 1}
+			for _, sq := range p.qpShapes(q) {
+				_, _ = p.proveQPOnce(q, sq)
+				p.proveSignals([]QP{q}, sq)
+			}
+			_, _ = p.entered(found{DeviceContext: DeviceContext{Addr: addr}}, []QP{{Context: addr, Addr: base}})
+			c2 := &collector{}
+			_ = p.memberFunctions(addr, p.layout().qpEx, p.layout().qpExEnd, "live QP", c2)
+		}
+	})
+}
+
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
