@@ -43,7 +43,7 @@ func header(p *page, r *attribution.Report) {
 	p.line(p.paint(ansiBold, shorten(tool, p.width)))
 	for i, t := range c.Targets {
 		if i == maxTargets && len(c.Targets) > maxTargets+1 {
-			p.line(fmt.Sprintf("  and %s", counted(int64(len(c.Targets)-i), "more process")+"es"))
+			p.line(fmt.Sprintf("  and %s more processes", count(int64(len(c.Targets)-i))))
 			break
 		}
 		target(p, t)
@@ -58,7 +58,10 @@ func header(p *page, r *attribution.Report) {
 const maxTargets = 4
 
 func target(p *page, t event.Target) {
-	name := cleanOr(t.Comm, path.Base(clean(t.Exe)))
+	name := cleanOr(t.Comm, "unknown") // it may end before anything is read of it
+	if t.Comm == "" && t.Exe != "" {
+		name = path.Base(clean(t.Exe))
+	}
 	text := fmt.Sprintf("%s, pid %d", name, t.PID)
 	if t.Rank >= 0 {
 		text += fmt.Sprintf(", rank %d", t.Rank)

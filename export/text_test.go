@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rdmatrace/rdmatrace/event"
 )
 
 var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -55,6 +57,23 @@ func TestHeadingsFit(t *testing.T) {
 			if title != "" && title == strings.ToUpper(title) && strings.HasSuffix(note, "...") {
 				t.Errorf("%s: heading is cut: %q", f.name, line)
 			}
+		}
+	}
+}
+
+// Children that end at once leave nothing but their numbers.
+func TestTargetsWithoutNames(t *testing.T) {
+	c := testContext(1, "job")
+	for pid := range uint32(10) {
+		c.Targets = append(c.Targets, event.Target{PID: 100 + pid, Rank: -1, Exited: true})
+	}
+	var b bytes.Buffer
+	if err := Text(&b, (&builder{}).report(c), TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"target   job, pid 1\n", "target   unknown, pid 100, ended", "  and 7 more processes\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, b.String())
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (c *command) report() error {
 		return fmt.Errorf("cannot report %s: %w", c.input, reason(err))
 	}
 	if note != "" {
-		fmt.Fprintf(c.stderr, "rdmatrace: %s: %s\n", c.input, note)
+		fmt.Fprintf(c.stderr, "rdmatrace: %s: %s\n", printable(c.input), note)
 	}
 	return c.deliver(r, outs)
 }

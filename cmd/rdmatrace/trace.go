@@ -115,7 +115,7 @@ func (t *tracing) opened() {
 		return
 	}
 	if err := os.WriteFile(t.ready, nil, 0o666); err != nil {
-		fmt.Fprintf(t.stderr, "rdmatrace: --ready-file: %v\n", err)
+		fmt.Fprintf(t.stderr, "rdmatrace: --ready-file: %s\n", oneLine(err))
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *command) await(p *tracer.Command, sig *signals) {
 	select {
 	case <-p.Done():
 	default:
-		fmt.Fprintf(c.stderr, "rdmatrace: waiting for %s (pid %d) to end\n", c.argv[0], p.PID())
+		fmt.Fprintf(c.stderr, "rdmatrace: waiting for %s (pid %d) to end\n", printable(c.argv[0]), p.PID())
 	}
 	select {
 	case <-p.Done():
@@ -166,7 +166,7 @@ func (c *command) await(p *tracer.Command, sig *signals) {
 		}
 		<-p.Done()
 	}
-	fmt.Fprintf(c.stderr, "rdmatrace: %s %s\n", c.argv[0], describe(p.State()))
+	fmt.Fprintf(c.stderr, "rdmatrace: %s %s\n", printable(c.argv[0]), describe(p.State()))
 }
 
 // programStdout is where the program's output goes: to ours, unless that is
