@@ -3,7 +3,9 @@ package locate
 import (
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -67,6 +69,44 @@ func FuzzObjects(f *testing.F) {
 			_ = p.memberFunctions(addr, p.layout().qpEx, p.layout().qpExEnd, "live QP", c2)
 		}
 	})
+}
+
+// TestForbidden: where the memory may not be read, the files still tell, and
+// it is said. A filter on this very system call stands for a security module.
+func TestForbidden(t *testing.T) {
+	const child = "LOCATE_TEST_FORBIDDEN"
+	if os.Getenv(child) != "" {
+		forbidden(t)
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^TestForbidden$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	run(t, cmd)
+}
+
+func forbidden(t *testing.T) {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PROCESS_VM_READV, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&prog))); e != 0 {
+		t.Fatal(e)
+	}
+	s := scan(t, openProcess(t, os.Getpid()))
+	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "not permitted") || len(s.Contexts) != 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }

@@ -83,6 +83,9 @@ var roleSigns = []struct {
 	{RoleDirect, true, "mlx5dv_init_obj"},
 	{RoleDirect, true, "mlx5dv_devx_alloc_uar"},
 	{RoleDirect, true, "mlx5dv_devx_umem_reg"},
+	{RoleDirect, true, "mlx4dv_init_obj"},
+	{RoleDirect, true, "manadv_init_obj"},
+	{RoleDirect, true, "efadv_query_qp_wqs"},
 	{RoleUCX, false, "uct_rc_"},
 	{RoleUCX, false, "uct_ib_"},
 }

@@ -71,6 +71,7 @@ type Facts struct {
 	Seccomp bool
 	// UretprobeSyscall: on this kernel a return probe makes the traced thread
 	// issue a system call of its own, or it is not known that it does not.
+	// Looked for only with Seccomp.
 	UretprobeSyscall bool
 	// NoReturnProbes is why return probes must not be used on this process;
 	// empty: they may.
@@ -250,8 +251,8 @@ func (f *Facts) returnProbes(host Host) error {
 			f.Seccomp = true
 		}
 	}
-	f.UretprobeSyscall = runtime.GOARCH == "amd64" && uretprobeSyscall(host.Proc)
-	if f.Seccomp && f.UretprobeSyscall {
+	f.UretprobeSyscall = f.Seccomp && runtime.GOARCH == "amd64" && uretprobeSyscall(host.Proc)
+	if f.UretprobeSyscall {
 		f.NoReturnProbes = "a thread has a seccomp filter, and on this kernel a return probe issues a system call that the filter may not know: the process could be killed"
 	}
 	return nil

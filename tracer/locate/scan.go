@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options bound what Scan reads. The zero value is right.
@@ -51,6 +53,10 @@ func (p *Process) scan(ctx context.Context, opt Options) (*Snapshot, error) {
 	}
 	first, second := newSweep(p.mem, opt.Budget), newSweep(p.mem, opt.Budget)
 	contexts, err := p.contexts(ctx, first)
+	if errors.Is(err, unix.EPERM) {
+		c.note("what process %d has already is not known, only what its files tell: %v (kernel.yama.ptrace_scope=3, or a security module, forbids it)", p.pid, err)
+		err = nil
+	}
 	if err != nil {
 		return nil, p.wrap("look for ibv_contexts in the memory", err)
 	}

@@ -3,9 +3,12 @@ package locate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmatrace/rdmatrace/tracer/image"
 )
@@ -85,10 +88,13 @@ func (s *sweep) piece(addr, n uint64, fn func(uint64, []uint64) bool) (enough bo
 		words := s.buf[:size/8]
 		s.budget -= min(size, s.budget)
 		i = j
-		if err := s.m.copy(bytesOf(words), at); err != nil {
-			if s.m.alive() {
-				continue
-			}
+		switch err := s.m.copy(bytesOf(words), at); {
+		case err == nil:
+		case errors.Is(err, unix.EPERM):
+			return false, err
+		case s.m.alive():
+			continue
+		default:
 			return false, errGone
 		}
 		if fn(at, words) {
