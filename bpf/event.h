@@ -24,6 +24,8 @@ enum record_kind {
 	RECORD_TASK,		/* struct task_record */
 	RECORD_STACK,		/* struct stack_record */
 	RECORD_LIBRARY,		/* struct library_record */
+	RECORD_TRIAL_HIT,	/* struct trial_hit_record */
+	RECORD_TRIAL_POLL,	/* struct trial_poll_record */
 	RECORD_KINDS,
 };
 
@@ -259,6 +261,40 @@ struct library_record {
 	struct record_header h;
 	__u64 inode;
 	__u8 name[64];
+};
+
+/*
+ * While a poll function's path that consumes completions is tried: a hit at
+ * it, with all the places where the addresses of queue and completion may be.
+ */
+#define TRIAL_REGISTERS	16	/* in the machine's order: x86-64 rax rcx rdx rbx rsp rbp rsi rdi r8-r15 */
+#define TRIAL_STACK	24	/* words from the stack pointer upwards */
+#define TRIAL_FRAME	24	/* words below the frame pointer, the last one nearest */
+struct trial_hit_record {
+	struct record_header h;
+	__u64 begin;		/* entry of the poll */
+	__u32 slot;
+	__u32 index;		/* of the hit in its poll */
+	__u32 consumed;		/* the CQ's consumer index here */
+	__u32 consumed_known;
+	__u64 registers[TRIAL_REGISTERS];
+	__u64 stack[TRIAL_STACK];
+	__u64 frame[TRIAL_FRAME];
+};
+
+/* The return of a poll that is part of a trial and hit or returned any. */
+struct trial_poll_record {
+	struct record_header h;
+	__u64 begin;
+	__u64 cq;
+	__u64 wc;
+	__u64 sp;		/* at its entry: of the return address */
+	__s32 want;
+	__s32 got;
+	__u32 slot;
+	__u32 hits;		/* more than were recorded, if it was many */
+	__u32 consumed;
+	__u32 consumed_known;
 };
 
 #endif

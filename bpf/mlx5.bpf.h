@@ -9,7 +9,7 @@
 #define RDMATRACE_MLX5_BPF_H
 
 #define LAYOUTS_MAX 8
-#define LAYOUT_SHIFT 8	/* a probe's cookie: the layout's index + 1 is above the verb's own byte */
+#define LAYOUT_SHIFT 8	/* a probe's cookie: the layout's index + 1 is in the byte above the verb's own */
 
 /* Offsets from the ibv_cq and the ibv_qp. */
 struct mlx5_layout {
@@ -25,7 +25,7 @@ volatile struct mlx5_layout mlx5_layouts[LAYOUTS_MAX];
 
 static __always_inline volatile struct mlx5_layout *layout_here(struct pt_regs *ctx)
 {
-	__u64 i = (bpf_get_attach_cookie(ctx) >> LAYOUT_SHIFT) - 1;
+	__u64 i = ((bpf_get_attach_cookie(ctx) >> LAYOUT_SHIFT) & 0xff) - 1;
 
 	if (i >= LAYOUTS_MAX)
 		return NULL;
@@ -203,6 +203,43 @@ static __always_inline void cqe_window_of(struct cq_state *s, struct pt_regs *ct
 		return;
 	w->buf = s->buf;
 	w->first = before;
+	w->cqes = s->cqes;
+	w->cqe_size = s->cqe_size;
+}
+
+/* The consumer's index of a CQ. */
+static __always_inline bool cq_consumed(struct pt_regs *ctx, __u64 cq, __u32 *consumed)
+{
+	volatile struct mlx5_layout *l = layout_here(ctx);
+
+	if (!l || !l->cq_ready)
+		return false;
+	return !bpf_probe_read_user(consumed, sizeof(*consumed), (void *)(cq + l->cq_cons_index));
+}
+
+/*
+ * The CQE that was consumed last, where the consumer's index is known to be
+ * just past it.
+ */
+static __always_inline void cqe_window_last(struct cq_state *s, struct pt_regs *ctx, __u64 cq, struct cqe_window *w)
+{
+	volatile struct mlx5_layout *l = layout_here(ctx);
+	__u32 consumed = 0;
+
+	w->buf = 0;
+	if (!l || !l->cq_ready)
+		return;
+	if (bpf_probe_read_user(&consumed, sizeof(consumed), (void *)(cq + l->cq_cons_index))) {
+		count(COUNT_QP_UNREADABLE);
+		s->synced = 0;
+		return;
+	}
+	s->consumed = consumed;
+	s->synced = 1;
+	if (!s->buf && !cq_ring_read(s, l, cq))
+		return;
+	w->buf = s->buf;
+	w->first = consumed - 1;
 	w->cqes = s->cqes;
 	w->cqe_size = s->cqe_size;
 }

@@ -6,6 +6,8 @@
 #ifndef RDMATRACE_POLL_BPF_H
 #define RDMATRACE_POLL_BPF_H
 
+#include "trial.bpf.h"
+
 #define POLL_MAX 256	/* completions recorded of one poll */
 
 /* What all completion records of one poll share. */
@@ -19,6 +21,8 @@ struct reap {
 	__u32 empty_polls;
 	__u32 flags;
 	__u32 count;
+	__u32 traps;
+	__u32 pad;
 	struct cqe_window cqes;
 };
 
@@ -61,16 +65,20 @@ static __always_inline struct completion_record *completion_reserve(struct out *
 	rec->stack = r->stack;
 	rec->index = index;
 	rec->count = r->count;
-	rec->traps = 2;
+	rec->traps = r->traps;
 	return rec;
 }
 
-/* One completion of a poll. A global function, see post_send_one. */
+/*
+ * One completion of a poll; 0: it was read and is one. A global function, see
+ * post_send_one.
+ */
 __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 {
 	struct completion_record *rec;
 	struct cqe_tail tail;
 	struct verbs_wc wc;
+	int unfit = 0;
 	struct out o;
 
 	if (!r)
@@ -82,7 +90,9 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 	if (bpf_probe_read_user(&wc, sizeof(wc), (void *)(wc_addr + index * sizeof(wc)))) {
 		count(COUNT_WC_UNREADABLE);
 		rec->h.flags |= COMPLETION_UNREADABLE;
+		unfit = 1;
 	} else {
+		unfit = wc.status > VERBS_WC_STATUS_MAX;
 		rec->wr_id = wc.wr_id;
 		rec->qp_num = wc.qp_num;
 		rec->status = wc.status;
@@ -92,14 +102,16 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 		rec->src_qp = wc.src_qp;
 		rec->wc_flags = wc.wc_flags;
 		if (cqe_read(&r->cqes, index, &tail)) {
-			if (cqe_qp_num(&tail) == wc.qp_num)
+			if (cqe_qp_num(&tail) == wc.qp_num) {
 				cqe_fill(rec, &tail);
-			else
+			} else {
 				count(COUNT_CQE_UNFIT);
+				unfit = 1;
+			}
 		}
 	}
 	out_submit(&o, rec);
-	return 0;
+	return unfit;
 }
 
 SEC("uprobe")
@@ -115,6 +127,8 @@ int poll_enter(struct pt_regs *ctx)
 	t->poll.cq = PT_REGS_PARM1(ctx);
 	t->poll.want = PT_REGS_PARM2(ctx);
 	t->poll.wc = PT_REGS_PARM3(ctx);
+	t->poll.sp = PT_REGS_SP(ctx);
+	poll_mode_of(ctx, &t->poll);
 	t->poll.begin = bpf_ktime_get_ns();
 	return 0;
 }
@@ -150,6 +164,13 @@ int poll_exit(struct pt_regs *ctx)
 	t = thread_self();
 	if (!t || !t->poll.begin)
 		return 0;
+	if (t->poll.mode == POLL_SITE && n >= 0) {
+		t->poll.begin = 0;
+		return 0;
+	}
+	if (t->poll.trial)
+		trial_poll(ctx, &t->poll, n);
+	r.traps = 2;
 	r.begin = t->poll.begin;
 	r.cq = t->poll.cq;
 	t->poll.begin = 0;
@@ -218,6 +239,7 @@ int poll_ex_exit(struct pt_regs *ctx)
 	t->poll.begin = 0;
 	r.time = bpf_ktime_get_ns();
 	r.flags = COMPLETION_EX;
+	r.traps = 2;
 	s = cq_state_of(r.cq);
 	if (err == 0) {
 		struct verbs_cq_ex_status cur;

@@ -67,17 +67,18 @@ const (
 	RdmaCounterCOUNT_WC_UNREADABLE   RdmaCounter = 6
 	RdmaCounterCOUNT_POLL_TRUNCATED  RdmaCounter = 7
 	RdmaCounterCOUNT_POLL_FAILED     RdmaCounter = 8
-	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 9
-	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 10
-	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 11
-	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 12
-	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 13
-	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 14
-	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 15
-	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 16
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 17
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 18
-	RdmaCounterCOUNTERS              RdmaCounter = 19
+	RdmaCounterCOUNT_SITE_UNFIT      RdmaCounter = 9
+	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 10
+	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 11
+	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 12
+	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 13
+	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 14
+	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 15
+	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 16
+	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 17
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 18
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 19
+	RdmaCounterCOUNTERS              RdmaCounter = 20
 )
 
 type RdmaCpuState struct {
@@ -182,6 +183,24 @@ type RdmaObjectKey struct {
 	Pad    uint32
 }
 
+type RdmaPollMode uint32
+
+const (
+	RdmaPollModePOLL_RETURN RdmaPollMode = 0
+	RdmaPollModePOLL_TRY    RdmaPollMode = 1
+	RdmaPollModePOLL_SITE   RdmaPollMode = 2
+)
+
+type RdmaPollSlot struct {
+	_        structs.HostLayout
+	Mode     uint32
+	Trials   uint32
+	CqAt     uint32
+	WcAt     uint32
+	WcOffset int32
+	ReturnAt int32
+}
+
 type RdmaPostEndRecord struct {
 	_        structs.HostLayout
 	H        RdmaRecordHeader
@@ -254,7 +273,9 @@ const (
 	RdmaRecordKindRECORD_TASK           RdmaRecordKind = 11
 	RdmaRecordKindRECORD_STACK          RdmaRecordKind = 12
 	RdmaRecordKindRECORD_LIBRARY        RdmaRecordKind = 13
-	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 14
+	RdmaRecordKindRECORD_TRIAL_HIT      RdmaRecordKind = 14
+	RdmaRecordKindRECORD_TRIAL_POLL     RdmaRecordKind = 15
+	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 16
 )
 
 type RdmaSiteKey struct {
@@ -281,8 +302,8 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [19]uint64
-	Dropped [14]struct {
+	Counter [20]uint64
+	Dropped [16]struct {
 		_     structs.HostLayout
 		Count uint64
 		Last  uint64
@@ -347,8 +368,13 @@ type RdmaThread struct {
 		Begin uint64
 		Cq    uint64
 		Wc    uint64
+		Sp    uint64
 		Want  int32
-		Pad   uint32
+		Hits  uint32
+		Slot  uint8
+		Mode  uint8
+		Trial uint8
+		Pad   [5]uint8
 	}
 	Create struct {
 		_      structs.HostLayout
@@ -397,6 +423,34 @@ type RdmaThread struct {
 			Pad       [3]uint16
 		}
 	}
+}
+
+type RdmaTrialHitRecord struct {
+	_             structs.HostLayout
+	H             RdmaRecordHeader
+	Begin         uint64
+	Slot          uint32
+	Index         uint32
+	Consumed      uint32
+	ConsumedKnown uint32
+	Registers     [16]uint64
+	Stack         [24]uint64
+	Frame         [24]uint64
+}
+
+type RdmaTrialPollRecord struct {
+	_             structs.HostLayout
+	H             RdmaRecordHeader
+	Begin         uint64
+	Cq            uint64
+	Wc            uint64
+	Sp            uint64
+	Want          int32
+	Got           int32
+	Slot          uint32
+	Hits          uint32
+	Consumed      uint32
+	ConsumedKnown uint32
 }
 
 type RdmaWakingRecord struct {
@@ -476,6 +530,8 @@ const (
 	RdmaProgPollExEnter             = "poll_ex_enter"
 	RdmaProgPollExExit              = "poll_ex_exit"
 	RdmaProgPollExit                = "poll_exit"
+	RdmaProgPollSite                = "poll_site"
+	RdmaProgPollsFound              = "polls_found"
 	RdmaProgPostExit                = "post_exit"
 	RdmaProgPostRecvEnter           = "post_recv_enter"
 	RdmaProgPostSendEnter           = "post_send_enter"
@@ -501,6 +557,12 @@ const (
 	RdmaVarLateReapNs               = "late_reap_ns"
 	RdmaVarMlx5Layouts              = "mlx5_layouts"
 	RdmaVarOpen                     = "open"
+	RdmaVarPendingSlot              = "pending_slot"
+	RdmaVarPollSeen                 = "poll_seen"
+	RdmaVarPollSlots                = "poll_slots"
+	RdmaVarPollTrials               = "poll_trials"
+	RdmaVarPollUnfit                = "poll_unfit"
+	RdmaVarPollsPending             = "polls_pending"
 	RdmaVarSharedTypes              = "shared_types"
 	RdmaVarStacksMax                = "stacks_max"
 	RdmaVarStacksTaken              = "stacks_taken"
@@ -584,6 +646,8 @@ type RdmaProgramSpecs struct {
 	PollExEnter             *ebpf.ProgramSpec `ebpf:"poll_ex_enter"`
 	PollExExit              *ebpf.ProgramSpec `ebpf:"poll_ex_exit"`
 	PollExit                *ebpf.ProgramSpec `ebpf:"poll_exit"`
+	PollSite                *ebpf.ProgramSpec `ebpf:"poll_site"`
+	PollsFound              *ebpf.ProgramSpec `ebpf:"polls_found"`
 	PostExit                *ebpf.ProgramSpec `ebpf:"post_exit"`
 	PostRecvEnter           *ebpf.ProgramSpec `ebpf:"post_recv_enter"`
 	PostSendEnter           *ebpf.ProgramSpec `ebpf:"post_send_enter"`
@@ -629,6 +693,12 @@ type RdmaVariableSpecs struct {
 	LateReapNs     *ebpf.VariableSpec `ebpf:"late_reap_ns"`
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
+	PendingSlot    *ebpf.VariableSpec `ebpf:"pending_slot"`
+	PollSeen       *ebpf.VariableSpec `ebpf:"poll_seen"`
+	PollSlots      *ebpf.VariableSpec `ebpf:"poll_slots"`
+	PollTrials     *ebpf.VariableSpec `ebpf:"poll_trials"`
+	PollUnfit      *ebpf.VariableSpec `ebpf:"poll_unfit"`
+	PollsPending   *ebpf.VariableSpec `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.VariableSpec `ebpf:"shared_types"`
 	StacksMax      *ebpf.VariableSpec `ebpf:"stacks_max"`
 	StacksTaken    *ebpf.VariableSpec `ebpf:"stacks_taken"`
@@ -688,6 +758,12 @@ type RdmaVariables struct {
 	LateReapNs     *ebpf.Variable `ebpf:"late_reap_ns"`
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
+	PendingSlot    *ebpf.Variable `ebpf:"pending_slot"`
+	PollSeen       *ebpf.Variable `ebpf:"poll_seen"`
+	PollSlots      *ebpf.Variable `ebpf:"poll_slots"`
+	PollTrials     *ebpf.Variable `ebpf:"poll_trials"`
+	PollUnfit      *ebpf.Variable `ebpf:"poll_unfit"`
+	PollsPending   *ebpf.Variable `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.Variable `ebpf:"shared_types"`
 	StacksMax      *ebpf.Variable `ebpf:"stacks_max"`
 	StacksTaken    *ebpf.Variable `ebpf:"stacks_taken"`
@@ -733,6 +809,8 @@ type RdmaPrograms struct {
 	PollExEnter             *ebpf.Program `ebpf:"poll_ex_enter"`
 	PollExExit              *ebpf.Program `ebpf:"poll_ex_exit"`
 	PollExit                *ebpf.Program `ebpf:"poll_exit"`
+	PollSite                *ebpf.Program `ebpf:"poll_site"`
+	PollsFound              *ebpf.Program `ebpf:"polls_found"`
 	PostExit                *ebpf.Program `ebpf:"post_exit"`
 	PostRecvEnter           *ebpf.Program `ebpf:"post_recv_enter"`
 	PostSendEnter           *ebpf.Program `ebpf:"post_send_enter"`
@@ -791,6 +869,8 @@ func (p *RdmaPrograms) Close() error {
 		p.PollExEnter,
 		p.PollExExit,
 		p.PollExit,
+		p.PollSite,
+		p.PollsFound,
 		p.PostExit,
 		p.PostRecvEnter,
 		p.PostSendEnter,

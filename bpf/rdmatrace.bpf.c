@@ -21,6 +21,7 @@
 #include "post.bpf.h"
 #include "build.bpf.h"
 #include "poll.bpf.h"
+#include "pollpath.bpf.h"
 #include "object.bpf.h"
 #include "cpu.bpf.h"
 #include "interrupt.bpf.h"
@@ -35,6 +36,7 @@ const struct {
 	enum task_event task_event;
 	enum counter counter;
 	enum build_setter build_setter;
+	enum poll_mode poll_mode;
 	union {
 		struct wr_record wr;
 		struct post_end_record post_end;
@@ -49,6 +51,8 @@ const struct {
 		struct task_record task;
 		struct library_record library;
 		struct stack_record stack;
+		struct trial_hit_record trial_hit;
+		struct trial_poll_record trial_poll;
 	} record;
 } *shared_types __attribute__((unused));
 

@@ -13,6 +13,7 @@ enum counter {
 	COUNT_WC_UNREADABLE,	/* user memory of completions faulted */
 	COUNT_POLL_TRUNCATED,	/* completions past POLL_MAX of one poll */
 	COUNT_POLL_FAILED,	/* polls that returned an error */
+	COUNT_SITE_UNFIT,	/* hits on a learned path whose completion was none */
 	COUNT_CQE_UNFIT,	/* CQEs that did not fit their completion: no time stamp, no index */
 	COUNT_BUILD_OVERFLOW,	/* WRs past BUILD_MAX of one builder bracket */
 	COUNT_BUILD_STRAY,	/* builder calls outside a bracket */

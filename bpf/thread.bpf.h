@@ -45,8 +45,13 @@ struct poll_state {
 	__u64 begin;	/* 0: not inside */
 	__u64 cq;
 	__u64 wc;
+	__u64 sp;
 	__s32 want;
-	__u32 pad;
+	__u32 hits;	/* of the site that is tried */
+	__u8 slot;	/* of the poll function, + 1 */
+	__u8 mode;	/* enum poll_mode as it was at the entry */
+	__u8 trial;	/* it is part of a trial */
+	__u8 pad[5];
 };
 
 /* Arguments of a control function, until it returns. */

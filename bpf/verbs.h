@@ -46,6 +46,7 @@ struct verbs_data_buf {
 	__u64 length;
 };
 
+#define VERBS_WC_STATUS_MAX 63	/* enum ibv_wc_status; 23 is the highest of rdma-core 50 */
 #define VERBS_WC_RECV 128	/* bit of enum ibv_wc_opcode: the receive side */
 
 struct verbs_wc {

@@ -29,11 +29,23 @@ func (l *links) add(more ...link.Link) {
 	l.all = append(l.all, more...)
 }
 
+// drop closes some of them now.
+func (l *links) drop(some ...link.Link) error {
+	l.mu.Lock()
+	l.all = slices.DeleteFunc(l.all, func(one link.Link) bool { return slices.Contains(some, one) })
+	l.mu.Unlock()
+	return closeAll(some)
+}
+
 func (l *links) close() error {
 	l.mu.Lock()
 	all := l.all
 	l.all = nil
 	l.mu.Unlock()
+	return closeAll(all)
+}
+
+func closeAll(all []link.Link) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, one := range all {
@@ -56,6 +68,8 @@ type batch struct {
 	program string
 	ret     bool
 	sites   []site
+	slot    *pollSlot // of a poll function: its links are taken out one by one
+	links   []link.Link
 }
 
 // attacher puts probes on the functions of one process, each once.
@@ -65,6 +79,7 @@ type attacher struct {
 	pid    int
 	done   map[siteKey]bool
 	probes []siteReport
+	polls  []*pollSlot
 	// functions are those that were to be attached: a forked child has the same.
 	functions locate.Functions
 	// returns is false where a return probe would harm the process.
@@ -148,6 +163,7 @@ func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error)
 	n := 0
 	for _, b := range batches {
 		ls, err := a.attachBatch(ex, b)
+		b.links = ls
 		made = append(made, ls...)
 		if err != nil {
 			for _, l := range made {
@@ -161,6 +177,9 @@ func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error)
 		for _, s := range b.sites {
 			a.done[a.key(b, s)] = true
 		}
+		if b.slot != nil {
+			b.slot.links[b.program] = b.links
+		}
 	}
 	a.links.add(made...)
 	return n, nil
@@ -169,11 +188,16 @@ func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error)
 // plan groups the programs that fns still need. With code nil it only says
 // whether there are any.
 func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File) []*batch {
-	groups := map[string]*batch{}
+	type groupKey struct {
+		program string
+		slot    *pollSlot
+	}
+	groups := map[groupKey]*batch{}
 	var order []*batch
 	for _, fn := range fns {
 		probe := verbProbes[fn.Verb]
-		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie | a.kernel.layouts.cookie(lib)}
+		slot := a.pollSlot(lib, fn)
+		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie | a.kernel.layouts.cookie(lib) | slot.cookie()}
 		if code != nil {
 			s.offset += entryOffset(code, fn)
 		}
@@ -184,16 +208,17 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 			if want.program == "" || want.ret && !a.returns {
 				continue
 			}
-			b := groups[want.program]
+			group := groupKey{want.program, slot}
+			b := groups[group]
 			if b == nil {
-				b = &batch{library: lib, program: want.program, ret: want.ret}
+				b = &batch{library: lib, program: want.program, ret: want.ret, slot: slot}
 			}
 			if a.done[a.key(b, s)] || b.has(s) {
 				continue
 			}
 			b.sites = append(b.sites, s)
-			if groups[want.program] == nil {
-				groups[want.program] = b
+			if groups[group] == nil {
+				groups[group] = b
 				order = append(order, b)
 			}
 		}

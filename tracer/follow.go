@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type change struct {
 	addr uint64 // of the object
 	// delay until the next look, should this one not do
 	delay time.Duration
+	slot  *pollSlot // of a pollStep
 }
 
 type changeKind uint8
@@ -32,10 +34,12 @@ const (
 	newQP // or one that became ready to send
 	newCQ
 	newLayout // a look at the objects is due
+	newTarget // the gate is open
+	pollStep  // a poll function's trial or switchover goes on
 )
 
 // holds says after which changes a process of ours stands still until it is let go.
-var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false}
+var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false}
 
 // follower places probes for what the targets do while they are traced. It
 // works beside the reader, which must not wait for it.
@@ -69,6 +73,13 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 		}
 	}
 	return f
+}
+
+// begin looks for what can be done once the gate is open.
+func (f *follower) begin() {
+	for _, tg := range f.targets.list() {
+		f.add(change{what: newTarget, pid: uint32(tg.pid)})
+	}
 }
 
 // note takes a change from an event, if it is one.
@@ -106,8 +117,11 @@ const (
 // noteRecord takes a change from a record that is no event; true if it was one.
 func (f *follower) noteRecord(raw []byte) bool {
 	var h bpf.RdmaRecordHeader
-	if decodeHeader(raw, &h) != nil || bpf.RdmaRecordKind(h.Kind) != bpf.RdmaRecordKindRECORD_LIBRARY {
+	if decodeHeader(raw, &h) != nil {
 		return false
+	}
+	if kind := bpf.RdmaRecordKind(h.Kind); kind != bpf.RdmaRecordKindRECORD_LIBRARY {
+		return f.noteTrial(kind, raw)
 	}
 	f.add(change{what: newLibrary, pid: h.Pid})
 	return true
@@ -168,7 +182,15 @@ func (f *follower) say(err error) {
 	}
 }
 
+func (f *follower) log() *slog.Logger { return f.targets.cfg.Log }
+
 func (f *follower) handle(c change) (err error) {
+	if c.what == pollStep {
+		if tg := f.targets.get(c.pid); tg == nil || tg.hasEnded() {
+			return nil
+		}
+		return f.stepPoll(c.slot)
+	}
 	tg := f.targets.get(c.pid)
 	if tg == nil {
 		if tg, err = f.adopt(c); err != nil {
@@ -179,7 +201,10 @@ func (f *follower) handle(c change) (err error) {
 		if err := f.tryLayouts(tg, c); err != nil && !tg.hasEnded() {
 			return fmt.Errorf("look at the queues of process %d: %w", tg.pid, err)
 		}
-		return nil
+		return f.tryPolls(tg)
+	}
+	if c.what == newTarget {
+		return f.tryPolls(tg)
 	}
 	if c.what == newQP || c.what == newCQ {
 		tg.addObject(c)
@@ -201,7 +226,7 @@ func (f *follower) handle(c change) (err error) {
 	if tg.hasEnded() {
 		return nil
 	}
-	return err
+	return errors.Join(err, f.tryPolls(tg))
 }
 
 // adopt makes a child process a target of user space: BPF made it one already.

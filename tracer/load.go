@@ -23,6 +23,9 @@ type kernel struct {
 	single  string // why not, if they don't
 	cpus    int    // possible CPUs
 	layouts layouts
+	polls   pollTable
+	// keepEmpty: polls are observed at entry and return, also empty ones.
+	keepEmpty bool
 }
 
 // loadKernel loads all programs that this kernel can run.
@@ -39,7 +42,8 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
 	}
-	k := &kernel{missing: map[string]string{}}
+	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls}
+	k.polls.learned = map[pathKey]pollPath{}
 	if k.cpus, err = ebpf.PossibleCPU(); err != nil {
 		return nil, fmt.Errorf("count the CPUs: %w", err)
 	}

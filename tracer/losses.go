@@ -68,6 +68,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_WC_UNREADABLE:   "completions unreadable",
 	bpf.RdmaCounterCOUNT_POLL_TRUNCATED:  "polls cut",
 	bpf.RdmaCounterCOUNT_POLL_FAILED:     "polls failed",
+	bpf.RdmaCounterCOUNT_SITE_UNFIT:      "hits on a poll's path without a completion",
 	bpf.RdmaCounterCOUNT_CQE_UNFIT:       "completion entries that did not fit",
 	bpf.RdmaCounterCOUNT_BUILD_OVERFLOW:  "built work requests cut",
 	bpf.RdmaCounterCOUNT_BUILD_STRAY:     "builder calls outside a bracket",
@@ -95,6 +96,8 @@ var kindNames = [bpf.RdmaRecordKindRECORD_KINDS]string{
 	bpf.RdmaRecordKindRECORD_TASK:           "task",
 	bpf.RdmaRecordKindRECORD_STACK:          "stack",
 	bpf.RdmaRecordKindRECORD_LIBRARY:        "library",
+	bpf.RdmaRecordKindRECORD_TRIAL_HIT:      "trial hit",
+	bpf.RdmaRecordKindRECORD_TRIAL_POLL:     "trial poll",
 }
 
 // counters sums what was dropped, missed or unreadable over all CPUs.

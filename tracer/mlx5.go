@@ -44,6 +44,14 @@ func (l *layouts) cookie(lib *locate.Library) uint64 {
 	return uint64(i+1) << layoutShift
 }
 
+// cqReady says that the completion entries of a library can be read.
+func (l *layouts) cqReady(lib *locate.Library) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.files, lib.FileID)
+	return i >= 0 && l.table[i].CqReady != 0
+}
+
 // set takes what was proven of a library.
 func (k *kernel) setLayout(m locate.MLX5Layout) error {
 	l := &k.layouts

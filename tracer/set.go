@@ -55,7 +55,7 @@ func (ts *targets) add(tg *target) {
 func (ts *targets) get(pid uint32) *target {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	i := slices.IndexFunc(ts.all, func(tg *target) bool { return uint32(tg.pid) == pid && !tg.ended })
+	i := slices.IndexFunc(ts.all, func(tg *target) bool { return uint32(tg.pid) == pid && !tg.ended.Load() })
 	if i < 0 {
 		return nil
 	}
@@ -75,6 +75,9 @@ func (ts *targets) attach(k *kernel, l *links) error {
 			return err
 		}
 		if err := tg.place(k, l, ts.cfg); err != nil {
+			return err
+		}
+		if err := tg.lookAgain(); err != nil {
 			return err
 		}
 	}
@@ -138,7 +141,7 @@ func (ts *targets) close() error {
 func (ts *targets) notes() []string {
 	var out []string
 	for _, tg := range ts.list() {
-		for _, n := range tg.notes {
+		for _, n := range slices.Concat(tg.notes, tg.pollNotes()) {
 			out = append(out, fmt.Sprintf("process %d: %s", tg.pid, n))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +32,7 @@ type target struct {
 	attach *attacher
 	snap   *locate.Snapshot // as of the start
 	pidfd  int
-	ended  bool
+	ended  atomic.Bool
 	ours   bool // we started it: it is stopped until probes are in
 	notes  []string
 
@@ -113,6 +114,23 @@ func (tg *target) place(k *kernel, l *links, cfg *Config) error {
 	return tg.learnLayouts(k, tg.snap.MLX5)
 }
 
+// lookAgain finds what the process made between the first look and the probes:
+// what it makes from now on, they see.
+func (tg *target) lookAgain() error {
+	if tg.ours {
+		return nil // it stood still
+	}
+	snap, err := tg.finder.Scan(context.Background(), locate.Options{})
+	if err != nil {
+		return err
+	}
+	tg.snap = snap
+	if _, err := tg.attach.attach(inUse(snap)); err != nil {
+		tg.notes = append(tg.notes, "some probes could not be placed: "+err.Error())
+	}
+	return tg.learnLayouts(tg.attach.kernel, snap.MLX5)
+}
+
 // inUse leaves out the functions of providers that no open device uses: every
 // provider installed is mapped by every program, and each probe costs time to
 // place and to take out.
@@ -142,13 +160,15 @@ func (tg *target) close() error {
 
 // hasEnded reports whether the whole process has exited.
 func (tg *target) hasEnded() bool {
-	if tg.ended {
+	if tg.ended.Load() {
 		return true
 	}
 	fds := []unix.PollFd{{Fd: int32(tg.pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
-	tg.ended = err == nil && n == 1
-	return tg.ended
+	if err == nil && n == 1 {
+		tg.ended.Store(true) // the reader asks, and the follower
+	}
+	return tg.ended.Load()
 }
 
 // found emits the objects that exist when the gate opens.

@@ -29,7 +29,7 @@ var lostWithout = map[string]string{
 func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []string) {
 	names := make([]string, 0, len(k.coll.Programs))
 	for name, p := range k.coll.Programs {
-		if p.Type() == ebpf.Tracing && name != bpf.RdmaProgTaskFound {
+		if p.Type() == ebpf.Tracing && name != bpf.RdmaProgTaskFound && name != bpf.RdmaProgPollsFound {
 			names = append(names, name)
 		}
 	}
@@ -75,18 +75,26 @@ func tracepointNote(p event.Probe) string {
 // findTasks runs the task iterator: it records what every thread of a target
 // does, and gives each the storage that its verbs and waits are kept in.
 func (k *kernel) findTasks() error {
-	it, err := link.AttachIter(link.IterOptions{Program: k.prog(bpf.RdmaProgTaskFound)})
-	if err != nil {
+	if err := k.eachTask(bpf.RdmaProgTaskFound); err != nil {
 		return fmt.Errorf("look at the targets' threads: %w", err)
+	}
+	return nil
+}
+
+// eachTask runs an iterator program over all tasks of the machine.
+func (k *kernel) eachTask(program string) error {
+	it, err := link.AttachIter(link.IterOptions{Program: k.prog(program)})
+	if err != nil {
+		return fmt.Errorf("attach %s: %w", program, err)
 	}
 	defer it.Close()
 	r, err := it.Open()
 	if err != nil {
-		return fmt.Errorf("look at the targets' threads: %w", err)
+		return fmt.Errorf("run %s: %w", program, err)
 	}
 	defer r.Close()
 	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("look at the targets' threads: %w", err)
+		return fmt.Errorf("run %s: %w", program, err)
 	}
 	return nil
 }

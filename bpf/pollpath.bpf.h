@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Completions, one by one, on the path on which a poll function consumes them. */
+#ifndef RDMATRACE_POLLPATH_BPF_H
+#define RDMATRACE_POLLPATH_BPF_H
+
+/* Where the poll will return to. Without it all callers on equal stacks are one site. */
+static __always_inline __u64 site_return(struct pt_regs *ctx, volatile struct poll_slot *slot)
+{
+	__u64 ip = PT_REGS_IP(ctx), ra;
+
+	/* Else the compiler reads it late, through a moved context, which the verifier rejects. */
+	barrier_var(ip);
+	if (slot->return_at &&
+	    !bpf_probe_read_user(&ra, sizeof(ra), (void *)(PT_REGS_SP(ctx) + slot->return_at)))
+		return ra;
+	return ip;
+}
+
+static __always_inline void site_unfit(__u32 number)
+{
+	count(COUNT_SITE_UNFIT);
+	__sync_fetch_and_add(&poll_unfit[(number - 1) & (POLL_SLOTS - 1)], 1);
+}
+
+/* The completion that the hit stands for.  When its poll began is not known. */
+static __always_inline void site_completion(struct pt_regs *ctx, struct thread *t, __u32 number,
+					    volatile struct poll_slot *slot)
+{
+	struct reap r = { .flags = COMPLETION_NO_EMPTY, .count = 1, .traps = 1 };
+	struct cq_state *s;
+	__u64 wc = 0;
+
+	r.time = bpf_ktime_get_ns();
+	if (!word_at(ctx, slot->cq_at, &r.cq) || !word_at(ctx, slot->wc_at, &wc)) {
+		site_unfit(number);
+		return;
+	}
+	s = cq_state_of(r.cq);
+	if (s) {
+		cqe_window_last(s, ctx, r.cq, &r.cqes);
+		if (s->last_poll && r.time - s->last_poll > late_reap_ns)
+			r.stack = site_of(ctx, &t->reap_site, site_return(ctx, slot), r.time);
+		s->last_poll = r.time;
+	}
+	if (completion_emit(&r, wc + slot->wc_offset, 0))
+		site_unfit(number);
+}
+
+SEC("uprobe")
+int poll_site(struct pt_regs *ctx)
+{
+	volatile struct poll_slot *slot;
+	struct thread *t;
+	__u32 number;
+
+	if (!open)
+		return 0;
+	number = slot_of(ctx);
+	slot = slot_at(number);
+	t = slot ? thread_self() : NULL;
+	if (!t)
+		return 0;
+	/* What its entry decided, where that was seen, is true for all of a poll. */
+	if ((t->poll.begin ? t->poll.mode : slot->mode) == POLL_SITE)
+		site_completion(ctx, t, number, slot);
+	else if (t->poll.begin && t->poll.trial && t->poll.slot == number)
+		trial_hit(ctx, &t->poll);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How a poll function is observed.  At first by its entry and its return. Then
+ * the path on which it consumes a completion is tried: everything that is seen
+ * at the path's sites goes to user space, with the poll's arguments and result,
+ * until user space knows where queue and completion are found there.  From
+ * then on the sites alone report completions, and empty polls cost nothing.
+ */
+#ifndef RDMATRACE_TRIAL_BPF_H
+#define RDMATRACE_TRIAL_BPF_H
+
+#define POLL_SLOTS 128	/* poll functions, each of one process */
+#define SLOT_SHIFT 16	/* a probe's cookie: the slot's number + 1 is in this byte */
+#define TRIAL_HITS 32	/* hits recorded of one poll */
+
+enum poll_mode {
+	POLL_RETURN,	/* the return reports completions */
+	POLL_TRY,	/* it does, and the sites are tried */
+	POLL_SITE,	/* the sites report them */
+};
+
+/* Written by user space only. */
+struct poll_slot {
+	__u32 mode;
+	__u32 trials;		/* polls that may be recorded, since the start */
+	__u32 cq_at;		/* index into the words of a trial_hit_record */
+	__u32 wc_at;
+	__s32 wc_offset;
+	__s32 return_at;	/* the return address is at the stack pointer + this; 0: unknown */
+};
+
+volatile struct poll_slot poll_slots[POLL_SLOTS];
+/* Whether it was ever called, the polls recorded, and hits whose completion was none: written here. */
+__u32 poll_seen[POLL_SLOTS];
+__u32 poll_trials[POLL_SLOTS];
+__u32 poll_unfit[POLL_SLOTS];
+
+static __always_inline __u32 slot_of(struct pt_regs *ctx)
+{
+	return (bpf_get_attach_cookie(ctx) >> SLOT_SHIFT) & 0xff;
+}
+
+/* number is the slot's + 1. */
+static __always_inline volatile struct poll_slot *slot_at(__u32 number)
+{
+	__u32 i = number - 1;
+
+	if (i >= POLL_SLOTS)
+		return NULL;
+	barrier_var(i);
+	return &poll_slots[i & (POLL_SLOTS - 1)];
+}
+
+/* Notes at a poll's entry how it is to be observed, for all of the poll. */
+static __always_inline void poll_mode_of(struct pt_regs *ctx, struct poll_state *p)
+{
+	__u32 number = slot_of(ctx), i = (number - 1) & (POLL_SLOTS - 1);
+	volatile struct poll_slot *slot = slot_at(number);
+
+	p->mode = POLL_RETURN;
+	p->trial = 0;
+	p->hits = 0;
+	p->slot = number;
+	if (!slot)
+		return;
+	if (!poll_seen[i])
+		poll_seen[i] = 1;
+	p->mode = slot->mode;
+	p->trial = p->mode == POLL_TRY && poll_trials[i] < slot->trials;
+}
+
+/* A poll that is tried returned n. */
+static __always_inline void trial_poll(struct pt_regs *ctx, struct poll_state *p, __s32 n)
+{
+	struct trial_poll_record *rec;
+	__u64 now;
+	struct out o;
+
+	if (n <= 0 && !p->hits)
+		return;
+	__sync_fetch_and_add(&poll_trials[(p->slot - 1) & (POLL_SLOTS - 1)], 1);
+	now = bpf_ktime_get_ns();
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_TRIAL_POLL, now);
+	if (!rec)
+		return;
+	header_fill(&rec->h, &o, RECORD_TRIAL_POLL, now, 0);
+	rec->begin = p->begin;
+	rec->cq = p->cq;
+	rec->wc = p->wc;
+	rec->sp = p->sp;
+	rec->want = p->want;
+	rec->got = n;
+	rec->slot = p->slot - 1;
+	rec->hits = p->hits;
+	rec->consumed = 0;
+	rec->consumed_known = cq_consumed(ctx, p->cq, &rec->consumed);
+	out_submit(&o, rec);
+}
+
+#if defined(__TARGET_ARCH_x86)
+#define TRIAL_EACH_REGISTER(R) \
+	R(0, ax) R(1, cx) R(2, dx) R(3, bx) R(4, sp) R(5, bp) R(6, si) R(7, di) \
+	R(8, r8) R(9, r9) R(10, r10) R(11, r11) R(12, r12) R(13, r13) R(14, r14) R(15, r15)
+#else
+#define TRIAL_EACH_REGISTER(R)	/* no path is looked for on this machine */
+#endif
+
+static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
+{
+	struct trial_hit_record *rec;
+	__u32 index = p->hits++;
+	__u64 now;
+	struct out o;
+
+	if (index >= TRIAL_HITS)
+		return;
+	now = bpf_ktime_get_ns();
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_TRIAL_HIT, now);
+	if (!rec)
+		return;
+	__builtin_memset(rec, 0, sizeof(*rec));
+	header_fill(&rec->h, &o, RECORD_TRIAL_HIT, now, 0);
+	rec->begin = p->begin;
+	rec->slot = p->slot - 1;
+	rec->index = index;
+	rec->consumed_known = cq_consumed(ctx, p->cq, &rec->consumed);
+#define TRIAL_COPY(i, reg) rec->registers[i] = ctx->reg;
+	TRIAL_EACH_REGISTER(TRIAL_COPY)
+	/* Where these fail the words stay 0: nothing is learned from them. */
+	bpf_probe_read_user(rec->stack, sizeof(rec->stack), (void *)PT_REGS_SP(ctx));
+	bpf_probe_read_user(rec->frame, sizeof(rec->frame), (void *)(PT_REGS_FP(ctx) - sizeof(rec->frame)));
+	out_submit(&o, rec);
+}
+
+/* The word that a trial_hit_record would have at index at. */
+static __always_inline bool word_at(struct pt_regs *ctx, __u32 at, __u64 *word)
+{
+	__u64 address;
+
+	switch (at) {
+	/* The comment differs for each, else the compiler makes one load of all, at an offset that the verifier rejects. */
+#define TRIAL_READ(i, reg) \
+	case i: { \
+		__u64 value = ctx->reg; \
+		asm volatile("/* " #reg " */" : "+r"(value)); \
+		*word = value; \
+		return true; \
+	}
+	TRIAL_EACH_REGISTER(TRIAL_READ)
+	}
+	if (at < TRIAL_REGISTERS)
+		return false;
+	at -= TRIAL_REGISTERS;
+	if (at < TRIAL_STACK)
+		address = PT_REGS_SP(ctx) + 8 * at;
+	else
+		address = PT_REGS_FP(ctx) - 8 * (TRIAL_FRAME + TRIAL_STACK - at);
+	return !bpf_probe_read_user(word, sizeof(*word), (void *)address);
+}
+
+/* The slot that polls_pending counts, + 1. */
+__u32 pending_slot;
+__u64 polls_pending;
+
+/* Counts the threads inside a poll whose return has yet to report. */
+SEC("iter/task")
+int polls_found(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t;
+
+	if (!task)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (t && t->poll.begin && t->poll.slot == pending_slot && t->poll.mode != POLL_SITE)
+		polls_pending++;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,352 @@
+package tracer
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+	"github.com/rdmatrace/rdmatrace/tracer/pollpath"
+)
+
+// A poll function is observed at its entry and its return until the path on
+// which it consumes completions is known; docs/polling.md tells the steps.
+
+const (
+	pendingRetry = 5 * time.Millisecond
+	retryMax     = time.Second
+	unfitCheck   = time.Second
+)
+
+// tryPolls begins with the poll functions of a process that are ready for it:
+// those of libraries whose completion entries, and so their times, are found.
+func (f *follower) tryPolls(tg *target) error {
+	var errs []error
+	for _, s := range tg.attach.polls {
+		if s.state != pollIdle || !f.kernel.layouts.cqReady(s.library) || s.links[bpf.RdmaProgPollEnter] == nil {
+			continue
+		}
+		s.state = pollUnused
+		errs = append(errs, f.beginPoll(s))
+	}
+	return errors.Join(errs...)
+}
+
+// beginPoll begins with a function that the process has called: a library has
+// several, of which one is in use.
+func (f *follower) beginPoll(s *pollSlot) error {
+	called, err := f.kernel.pollCount(bpf.RdmaVarPollSeen, s)
+	if err != nil {
+		return err
+	}
+	if called == 0 {
+		f.retry(s)
+		return nil
+	}
+	t := &f.kernel.polls
+	t.mu.Lock()
+	known, ok := t.learned[pathKey{s.library.FileID, s.fn.Offset}]
+	t.mu.Unlock()
+	if ok {
+		s.candidates = []pollpath.Candidate{known.candidate}
+		if err := f.attachSites(s, "known from another process"); err != nil {
+			return f.keepPoll(s, err)
+		}
+		return f.switchPoll(s, known)
+	}
+	candidates, err := findPaths(s.library, s.fn)
+	if err != nil {
+		return f.keepPoll(s, err)
+	}
+	s.candidates = candidates
+	return f.tryNext(s)
+}
+
+// findPaths looks at the code of a poll function.
+func findPaths(lib *locate.Library, fn locate.Function) ([]pollpath.Candidate, error) {
+	file, err := elf.Open(lib.Open)
+	if err != nil {
+		return nil, fmt.Errorf("read the code of %s: %w", lib.Path, err)
+	}
+	defer file.Close()
+	return pollpath.Find(machine, func(addr uint64, n int) []byte {
+		for _, p := range file.Progs {
+			if p.Type != elf.PT_LOAD || addr < p.Vaddr || addr >= p.Vaddr+p.Filesz {
+				continue
+			}
+			b := make([]byte, min(uint64(n), p.Vaddr+p.Filesz-addr))
+			if _, err := p.ReadAt(b, int64(addr-p.Vaddr)); err != nil {
+				return nil
+			}
+			return b
+		}
+		return nil
+	}, fn.Vaddr)
+}
+
+// tryNext tries the next candidate, if there is one.
+func (f *follower) tryNext(s *pollSlot) error {
+	if err := f.attachSites(s, "tried"); err != nil {
+		return f.keepPoll(s, err)
+	}
+	s.mu.Lock()
+	s.trial.begin()
+	s.mu.Unlock()
+	s.state = pollTrying
+	c := s.candidate()
+	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "try", c.Why)
+	// The sites are in: only polls that begin from here on are part of the trial.
+	return f.allowTrials(s, bpf.RdmaPollModePOLL_TRY)
+}
+
+func (s *pollSlot) candidate() pollpath.Candidate { return s.candidates[s.tried] }
+
+// allowTrials lets some more polls be recorded.
+func (f *follower) allowTrials(s *pollSlot, mode bpf.RdmaPollMode) error {
+	n, err := f.kernel.pollCount(bpf.RdmaVarPollTrials, s)
+	if err != nil {
+		return err
+	}
+	return f.kernel.setPoll(s, func(e *bpf.RdmaPollSlot) { e.Mode, e.Trials = uint32(mode), n+trialPolls })
+}
+
+// attachSites puts the program on the candidate's sites. They report nothing
+// before the slot's mode says so.
+func (f *follower) attachSites(s *pollSlot, how string) error {
+	c := s.candidate()
+	fn := s.fn
+	fn.Source = fmt.Sprintf("success path: %s, %s", c.Why, how)
+	b := &batch{library: s.library, program: bpf.RdmaProgPollSite, slot: s}
+	for _, addr := range c.Sites {
+		// Code and its file differ by the same distance in all of one function.
+		at := fn
+		at.Vaddr, at.Offset = addr, s.fn.Offset+(addr-s.fn.Vaddr)
+		one := site{fn: at, offset: at.Offset, cookie: f.kernel.layouts.cookie(s.library) | s.cookie()}
+		if s.attach.done[s.attach.key(b, one)] {
+			return errors.New("another poll function shares its path")
+		}
+		b.sites = append(b.sites, one)
+	}
+	_, err := s.attach.attachFile(s.library, func(*os.File) []*batch { return []*batch{b} })
+	return err
+}
+
+// takeOut removes one of the slot's programs. It stays marked as done, so that
+// it is not put back when the function is found once more.
+func (f *follower) takeOut(s *pollSlot, program string) error {
+	links := s.links[program]
+	delete(s.links, program)
+	if err := f.links.drop(links...); err != nil {
+		return fmt.Errorf("take %s out of process %d: %w", program, s.attach.pid, err)
+	}
+	return nil
+}
+
+// takeSitesOut removes the candidate's sites.
+func (f *follower) takeSitesOut(s *pollSlot) error {
+	err := errors.Join(f.kernel.setPollMode(s, bpf.RdmaPollModePOLL_RETURN), f.takeOut(s, bpf.RdmaProgPollSite))
+	s.attach.forget(s, bpf.RdmaProgPollSite)
+	return err
+}
+
+// forget lets programs be put in anew.
+func (a *attacher) forget(s *pollSlot, programs ...string) {
+	for key := range a.done {
+		if key.dev == s.library.Dev && key.ino == s.library.Ino && slices.Contains(programs, key.program) &&
+			(key.offset == s.fn.Offset || s.hasSite(key.offset)) {
+			delete(a.done, key)
+		}
+	}
+}
+
+func (s *pollSlot) hasSite(offset uint64) bool {
+	for _, addr := range s.candidate().Sites {
+		if s.fn.Offset+(addr-s.fn.Vaddr) == offset {
+			return true
+		}
+	}
+	return false
+}
+
+// keepPoll leaves a poll function to its entry and its return.
+func (f *follower) keepPoll(s *pollSlot, why error) error {
+	s.state, s.why = pollKept, why.Error()
+	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "kept at entry and return", s.why)
+	if s.links[bpf.RdmaProgPollSite] == nil {
+		return nil
+	}
+	return f.takeSitesOut(s)
+}
+
+// stepPoll takes a poll function's observation one step on.
+func (f *follower) stepPoll(s *pollSlot) error {
+	switch s.state {
+	case pollUnused:
+		return f.beginPoll(s)
+	case pollTrying:
+		return f.judge(s)
+	case pollLearned, pollClosing:
+		return f.closeReturn(s)
+	case pollSites:
+		return f.checkSites(s)
+	}
+	return nil
+}
+
+// judge looks at what the trial has shown so far.
+func (f *follower) judge(s *pollSlot) error {
+	s.mu.Lock()
+	path, err := s.trial.learn(s.candidate())
+	polls := len(s.trial.calls)
+	if err == nil || !errors.Is(err, pollpath.ErrMoreTraffic) {
+		s.trial.active = false
+		s.trial.open, s.trial.calls = nil, nil
+	}
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		t := &f.kernel.polls
+		t.mu.Lock()
+		t.learned[pathKey{s.library.FileID, s.fn.Offset}] = path
+		t.mu.Unlock()
+		s.attach.resource(s, fmt.Sprintf("success path: %s, learned from %d completions", path.candidate.Why, path.completions))
+		return f.switchPoll(s, path)
+	case errors.Is(err, pollpath.ErrMoreTraffic) && polls < trialMost:
+		return f.allowTrials(s, bpf.RdmaPollModePOLL_TRY)
+	}
+	f.log().Debug("poll path", "pid", s.attach.pid, "candidate", s.candidate().Why, "refused", err)
+	if s.tried+1 == len(s.candidates) {
+		return f.keepPoll(s, err)
+	}
+	if err := f.takeSitesOut(s); err != nil {
+		return err
+	}
+	s.tried++
+	return f.tryNext(s)
+}
+
+// switchPoll lets the sites report, for every poll that begins from now on.
+func (f *follower) switchPoll(s *pollSlot, path pollPath) error {
+	s.path, s.state, s.delay = path, pollLearned, 0
+	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "path", path.candidate.Why,
+		"cq", path.learned.CQ, "wc", path.learned.WC, "offset", path.learned.WCOffset, "completions", path.completions)
+	where := func(e *bpf.RdmaPollSlot) {
+		e.CqAt, e.WcAt = uint32(path.learned.CQ), uint32(path.learned.WC)
+		e.WcOffset, e.ReturnAt = int32(path.learned.WCOffset), path.returnAt
+	}
+	// First where, then that: the programs read while this is written.
+	if err := f.kernel.setPoll(s, where); err != nil {
+		return err
+	}
+	if err := f.kernel.setPollMode(s, bpf.RdmaPollModePOLL_SITE); err != nil {
+		return err
+	}
+	return f.closeReturn(s)
+}
+
+// closeReturn takes entry and return out as soon as no poll is under way whose
+// return has to report.
+func (f *follower) closeReturn(s *pollSlot) error {
+	n, err := f.kernel.pollsPending(s)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		f.retry(s)
+		return nil
+	}
+	if s.state == pollLearned {
+		// Once it is out no entry program runs: one that had read the old mode
+		// before it changed has left its mark by then.
+		s.state = pollClosing
+		if err := f.takeOut(s, bpf.RdmaProgPollEnter); err != nil {
+			return err
+		}
+		return f.closeReturn(s)
+	}
+	s.state = pollSites
+	s.attach.outdated(s)
+	f.stepLater(s, unfitCheck)
+	if err := f.takeOut(s, bpf.RdmaProgPollExit); err != nil {
+		return err
+	}
+	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "empty polls", "cost nothing")
+	return nil
+}
+
+// checkSites goes back to entry and return if a hit was no completion.
+func (f *follower) checkSites(s *pollSlot) error {
+	n, err := f.kernel.pollCount(bpf.RdmaVarPollUnfit, s)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		f.stepLater(s, unfitCheck)
+		return nil
+	}
+	t := &f.kernel.polls
+	t.mu.Lock()
+	delete(t.learned, pathKey{s.library.FileID, s.fn.Offset})
+	t.mu.Unlock()
+	s.attach.forget(s, bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit)
+	if _, err := s.attach.attach(locate.Functions{s.fn}); err != nil {
+		return err // the sites are better than nothing
+	}
+	return f.keepPoll(s, fmt.Errorf("%d hits on the path that had been learned were no completions; some may have been missed", n))
+}
+
+// retry waits longer each time.
+func (f *follower) retry(s *pollSlot) {
+	s.delay = min(max(2*s.delay, pendingRetry), retryMax)
+	f.stepLater(s, s.delay)
+}
+
+func (f *follower) stepLater(s *pollSlot, delay time.Duration) {
+	time.AfterFunc(delay, func() { f.add(change{what: pollStep, pid: uint32(s.attach.pid), slot: s}) })
+}
+
+// resource says in the list of probes where the sites of a slot come from.
+func (a *attacher) resource(s *pollSlot, source string) {
+	for i := range a.probes {
+		if r := &a.probes[i]; r.key.program == bpf.RdmaProgPollSite && s.hasSite(r.key.offset) {
+			r.probe.Source = source
+		}
+	}
+}
+
+// outdated says in the list of probes that entry and return were taken out.
+func (a *attacher) outdated(s *pollSlot) {
+	for i := range a.probes {
+		r := &a.probes[i]
+		if r.key.offset == s.fn.Offset && (r.key.program == bpf.RdmaProgPollEnter || r.key.program == bpf.RdmaProgPollExit) {
+			r.probe.Source = s.fn.Source + "; taken out when the path was learned"
+		}
+	}
+}
+
+// pollNotes say which empty polls cost traps, and why.
+func (tg *target) pollNotes() []string {
+	if tg.attach == nil {
+		return nil
+	}
+	var out []string
+	learned := false
+	for _, s := range tg.attach.polls {
+		learned = learned || s.state >= pollLearned && s.state <= pollSites
+	}
+	for _, s := range tg.attach.polls {
+		why := s.why
+		switch {
+		case s.state == pollTrying && !learned:
+			why = "too few completions came to learn the path that consumes them"
+		case s.state != pollKept:
+			continue
+		}
+		out = append(out, fmt.Sprintf("empty polls cost two traps each in %s+%#x: %s", s.library.Path, s.fn.Offset, why))
+	}
+	return out
+}

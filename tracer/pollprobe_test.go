@@ -1,0 +1,209 @@
+package tracer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// TestEmptyPolls traces programs that poll busily. Once the path that consumes
+// completions is learned its sites alone report: the programs at the entry and
+// the return run no more, however often the queue is found empty. Every
+// completion is there once, before, during and after.
+func TestEmptyPolls(t *testing.T) {
+	for _, argv := range [][]string{
+		{"ib_read_lat", "-n", "5000000"},
+		{"ib_send_lat", "-n", "5000000"},
+		{"ib_write_bw", "-n", "5000000", "-s", "1024"},
+		{"ibv_rc_pingpong", "-n", "100000000"},
+	} {
+		for _, single := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s single=%v", strings.Join(argv, " "), single), func(t *testing.T) {
+				d := startDevice(t)
+				_, line := d.server(argv...)
+				client := start(t, onDevice(line...)...)
+				pid := client.cmd.Process.Pid
+				waitFor(t, "the client to load libmlx5", func() bool {
+					return exited(pid) || len(connected(t, pid)) > 0
+				})
+				rec := recordSwitch(t, Config{PIDs: []int{pid}, singleUprobes: single})
+				rec.sawAllVerbs(t)
+				rec.switched(t)
+				client.kill()
+				rec.stretch(t, d.stop(), pid)
+			})
+		}
+	}
+}
+
+// recordSwitch traces until the entry and return of polls have not run for two
+// hundred completions, between which the queue is found empty often.
+func recordSwitch(t *testing.T, cfg Config) *recording {
+	t.Helper()
+	counting, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counting.Close()
+	tr, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := func() (n uint64) {
+		for _, name := range []string{bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit} {
+			s, err := tr.kernel.prog(name).Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += s.RunCount
+		}
+		return n
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rec := &recording{}
+	sites, last := 0, uint64(0)
+	err = tr.Run(ctx, func(e *event.Event) error {
+		rec.events = append(rec.events, *e)
+		if e.Kind != event.KindCompletion || e.Flags&event.CompletionNoEmpty == 0 {
+			return nil
+		}
+		if sites++; sites%200 == 0 {
+			now := runs()
+			if now == last {
+				cancel()
+			}
+			last = now
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	rec.context = tr.Context()
+	// What was taken out is not put back when the functions are found again.
+	for _, tg := range tr.targets.list() {
+		if n, err := tg.attach.attach(slices.Clone(tg.attach.functions)); n != 0 || err != nil {
+			t.Errorf("%d probes were put in once more, %v", n, err)
+		}
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	return rec
+}
+
+// sawAllVerbs fails the test if anything but the scheduler's and interrupts'
+// records was dropped, missed or unreadable: of those a busy machine makes
+// more than the reader takes.
+func (r *recording) sawAllVerbs(t *testing.T) {
+	t.Helper()
+	for _, c := range r.context.Counters {
+		switch c.Name {
+		case "dropped: switch", "dropped: waking", "dropped: interrupt":
+		default:
+			if c.Value != 0 {
+				t.Errorf("%s: %d", c.Name, c.Value)
+			}
+		}
+	}
+}
+
+// switched makes sure that returns reported first, then sites, and what is
+// said of it.
+func (r *recording) switched(t *testing.T) {
+	t.Helper()
+	returns, sites := 0, 0
+	for i := range r.events {
+		switch e := &r.events[i]; {
+		case e.Kind != event.KindCompletion:
+		case e.Flags&event.CompletionNoEmpty != 0:
+			sites++
+		default:
+			returns++
+		}
+	}
+	if returns < 16 || sites < 200 {
+		t.Errorf("%d completions were reported by returns, %d by sites", returns, sites)
+	}
+	t.Logf("%d completions were reported by returns, %d by sites", returns, sites)
+	learned := false
+	for _, p := range r.context.Probes {
+		learned = learned || p.Name == "poll_cq" && strings.Contains(p.Source, "learned from")
+	}
+	if !learned {
+		t.Errorf("no probe tells what was learned: %+v", r.context.Probes)
+	}
+	for _, n := range r.context.Notes {
+		if strings.Contains(n, "empty polls") {
+			t.Errorf("it says: %s", n)
+		}
+	}
+}
+
+// TestPollFallback makes a learned place wrong: what is found there is seen to
+// be no completion, and the returns report again.
+func TestPollFallback(t *testing.T) {
+	d := startDevice(t)
+	_, line := d.server("ib_read_lat", "-n", "5000000")
+	client := start(t, onDevice(line...)...)
+	pid := client.cmd.Process.Pid
+	waitFor(t, "the client to load libmlx5", func() bool {
+		return exited(pid) || len(connected(t, pid)) > 0
+	})
+	tr, err := New(t.Context(), Config{PIDs: []int{pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sites, after := 0, 0
+	err = tr.Run(ctx, func(e *event.Event) error {
+		switch {
+		case e.Kind != event.KindCompletion:
+		case e.Flags&event.CompletionNoEmpty != 0:
+			if sites++; sites == 500 {
+				return spoil(tr.kernel)
+			}
+		case sites >= 500:
+			if after++; after == 100 {
+				cancel()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	notes := strings.Join(tr.Context().Notes, "\n")
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(notes, "empty polls cost two traps each") || !strings.Contains(notes, "were no completions") {
+		t.Errorf("the notes don't tell: %s", notes)
+	}
+	if exited(pid) {
+		t.Error("the program ended")
+	}
+}
+
+// spoil moves what was learned, for all poll functions.
+func spoil(k *kernel) error {
+	k.polls.mu.Lock()
+	slots := slices.Clone(k.polls.slots)
+	k.polls.mu.Unlock()
+	for _, s := range slots {
+		if err := k.setPoll(s, func(e *bpf.RdmaPollSlot) { e.WcOffset -= 1 << 30 }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

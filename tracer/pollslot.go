@@ -1,0 +1,153 @@
+package tracer
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+	"github.com/rdmatrace/rdmatrace/tracer/pollpath"
+)
+
+// As in bpf/trial.bpf.h.
+const (
+	pollSlots = 128
+	slotShift = 16
+	trialHits = 32
+)
+
+// pollState is how far the path of a poll function that consumes completions
+// is known.
+type pollState uint8
+
+const (
+	pollIdle    pollState = iota // not looked at yet
+	pollUnused                   // it was not called yet
+	pollTrying                   // a candidate is tried
+	pollLearned                  // found: polls that began before are waited for
+	pollClosing                  // the entry probe is out, polls that began before are waited for
+	pollSites                    // the sites alone report completions
+	pollKept                     // entry and return stay, see why
+)
+
+// pollSlot is one poll function of one process.
+type pollSlot struct {
+	index   int
+	library *locate.Library
+	fn      locate.Function
+	attach  *attacher
+	links   map[string][]link.Link // by program
+
+	state      pollState
+	why        string // it is pollKept
+	candidates []pollpath.Candidate
+	tried      int // candidates before the current
+	path       pollPath
+	delay      time.Duration // of the next retry
+
+	// The reader adds to the trial while the follower looks.
+	mu    sync.Mutex
+	trial trial
+}
+
+// cookie is the part of a probe's cookie that names the slot.
+func (s *pollSlot) cookie() uint64 {
+	if s == nil {
+		return 0
+	}
+	return uint64(s.index+1) << slotShift
+}
+
+// pollTable is what the programs know of the slots, and the paths learned so
+// far, by build of the library.
+type pollTable struct {
+	mu      sync.Mutex
+	slots   []*pollSlot
+	table   [pollSlots]bpf.RdmaPollSlot
+	learned map[pathKey]pollPath
+}
+
+type pathKey struct {
+	file  locate.FileID
+	entry uint64
+}
+
+// pollSlot gives the slot of a poll function, nil for other functions and
+// where there is none left.
+func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
+	if fn.Verb != locate.PollCQ || a.kernel.keepEmpty {
+		return nil
+	}
+	for _, s := range a.polls {
+		if s.library.FileID == lib.FileID && s.fn.Offset == fn.Offset {
+			return s
+		}
+	}
+	t := &a.kernel.polls
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.slots) == pollSlots {
+		return nil
+	}
+	s := &pollSlot{index: len(t.slots), library: lib, fn: fn, attach: a, links: map[string][]link.Link{}}
+	t.slots = append(t.slots, s)
+	a.polls = append(a.polls, s)
+	return s
+}
+
+// slot gives one by its index, nil if there is none.
+func (t *pollTable) slot(i uint32) *pollSlot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if int(i) >= len(t.slots) {
+		return nil
+	}
+	return t.slots[i]
+}
+
+// setPoll changes what the programs know of a slot.
+func (k *kernel) setPoll(s *pollSlot, change func(*bpf.RdmaPollSlot)) error {
+	t := &k.polls
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.table[s.index])
+	if err := k.coll.Variables[bpf.RdmaVarPollSlots].Set(t.table); err != nil {
+		return fmt.Errorf("tell the programs how to observe %s+%#x: %w", s.library.Path, s.fn.Offset, err)
+	}
+	return nil
+}
+
+func (k *kernel) setPollMode(s *pollSlot, mode bpf.RdmaPollMode) error {
+	return k.setPoll(s, func(e *bpf.RdmaPollSlot) { e.Mode = uint32(mode) })
+}
+
+// pollCount reads what the programs counted of a slot.
+func (k *kernel) pollCount(name string, s *pollSlot) (uint32, error) {
+	var all [pollSlots]uint32
+	if err := k.coll.Variables[name].Get(&all); err != nil {
+		return 0, fmt.Errorf("read %s: %w", name, err)
+	}
+	return all[s.index], nil
+}
+
+// pollsPending counts the threads inside a poll whose return has yet to report.
+func (k *kernel) pollsPending(s *pollSlot) (uint64, error) {
+	vars := k.coll.Variables
+	if err := vars[bpf.RdmaVarPendingSlot].Set(uint32(s.index + 1)); err != nil {
+		return 0, fmt.Errorf("count the polls under way: %w", err)
+	}
+	if err := vars[bpf.RdmaVarPollsPending].Set(uint64(0)); err != nil {
+		return 0, fmt.Errorf("count the polls under way: %w", err)
+	}
+	if err := k.eachTask(bpf.RdmaProgPollsFound); err != nil {
+		return 0, fmt.Errorf("count the polls under way: %w", err)
+	}
+	var n uint64
+	if err := vars[bpf.RdmaVarPollsPending].Get(&n); err != nil {
+		return 0, fmt.Errorf("count the polls under way: %w", err)
+	}
+	return n, nil
+}
