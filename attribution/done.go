@@ -4,9 +4,10 @@ import "github.com/rdmatrace/rdmatrace/event"
 
 // locate finds out when m was done, and between which times it was for certain.
 //
-// It was not before its post, not before the latest poll that found the CQ
-// empty, and not before what the same thread reaped from that CQ earlier: CQEs
-// become visible in order. It was not after its reap. Inside these bounds the
+// It was not before its post, nor sooner after it than any like it; not before
+// the latest poll that found the CQ empty, and not before what the same thread
+// reaped from that CQ earlier: CQEs become visible in order. It was not after
+// its reap. Inside these bounds the
 // best of the following is taken: the time stamp in the CQE; the interrupt or
 // the wakeup that ended a sleep on the CQ; what was typical in cases with
 // narrow bounds.
@@ -17,6 +18,7 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 		low = c.LastEmpty
 		m.doneSource = DoneBracket
 	}
+	low = max(low, min(m.postBegin+e.flights.of(m, flightSeen).least(), high))
 	m.doneLow, m.doneHigh = low, high
 	if cq.orderTID != c.tid {
 		cq.orderTID, cq.doneLow = c.tid, 0
@@ -31,9 +33,20 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	cq.doneLow = max(cq.doneLow, m.doneLow)
 }
 
-// emptySeen says that LastEmpty of a completion is known.
+// foreignEmpty: an empty poll of another thread so long before this poll began
+// was over by then. Else this poll may have taken the completion that the other
+// did not find, and it proves nothing.
+const foreignEmpty = 20_000
+
+// emptySeen says that the CQ is known to have been empty at LastEmpty.
 func (c *verbRecord) emptySeen() bool {
-	return c.flags&event.CompletionNoEmpty == 0 && c.LastEmpty != 0 && c.LastEmpty <= c.time
+	switch {
+	case c.flags&event.CompletionNoEmpty != 0, c.LastEmpty == 0, c.LastEmpty > c.time:
+		return false
+	case c.LastEmptyTID == c.tid, c.LastEmptyTID == 0:
+		return true
+	}
+	return c.LastEmpty+foreignEmpty < c.Begin
 }
 
 // stamped uses the time stamp in the CQE. low is the bound that does not rest
@@ -85,7 +98,7 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueu
 	}
 	at = min(max(at, m.doneLow), m.doneHigh)
 	usual := e.flights.of(m, flightInterrupt)
-	_, most, known := usual.usual(rareWakeup)
+	most, known := usual.usual(rareWakeup)
 	m.doneSource = DoneInterrupt
 	m.done = at
 	m.doneHigh = at
@@ -100,6 +113,10 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueu
 
 // expect uses what is typical, if narrow bounds or time stamps taught it.
 func (e *Engine) expect(m *measured, c *verbRecord) {
+	kind := e.flights.of(m, flightSeen)
+	if m.doneSource == DoneBounded && c.flags&event.CompletionNoEmpty == 0 {
+		kind.miss()
+	}
 	if width := m.doneHigh - m.doneLow; !isDoubtful(width, m.reap-m.postBegin) {
 		// The poll that found it empty and the one that found it look at the
 		// CQE equally late after their entries.
@@ -113,13 +130,10 @@ func (e *Engine) expect(m *measured, c *verbRecord) {
 		}
 		return
 	}
-	least, most, known := e.flights.of(m, flightSeen).usual(rareFlight)
-	if !known {
-		m.done = middle(m.doneLow, m.doneHigh)
-		return
-	}
-	m.doneLow = max(m.doneLow, min(m.postBegin+least, m.doneHigh))
-	if m.postBegin+most >= m.doneLow {
+	// What is typical narrows it only where the CQ was looked at after the
+	// post: it had not come then, and it may be a slow one if nobody looked.
+	most, known := kind.usual(rareFlight)
+	if known && m.doneSource == DoneBracket && m.postBegin+most >= m.doneLow {
 		m.doneHigh = min(m.doneHigh, m.postBegin+most)
 	}
 	m.done = middle(m.doneLow, m.doneHigh)

@@ -101,7 +101,7 @@ func TestBracketIsUndecided(t *testing.T) {
 		{"too little was taught", 50, always(5 * us), 0, 2 * us, 4001 * us},
 		{
 			// Three in a hundred are slow: this may be one of them. Up to 5 us, which
-			// all take, it is wire; from 3.1 ms on, which none takes, it is not.
+			// all take, it is wire; from 3.0 ms on, which none takes, it is not.
 			"slow ones are known", 600,
 			func(i int) uint64 {
 				if i%33 == 0 {
@@ -109,7 +109,7 @@ func TestBracketIsUndecided(t *testing.T) {
 				}
 				return 5 * us
 			},
-			0, 3 * us, 3140 * us,
+			0, 3 * us, 3010 * us,
 		},
 		{"empty polls are not seen", 0, nil, event.CompletionNoEmpty, 0, 4003 * us},
 	}

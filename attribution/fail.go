@@ -14,6 +14,7 @@ func (e *Engine) failed(qp *queuePair, c *verbRecord, cq *completionQueue) {
 	if i < 0 {
 		return
 	}
+	q.doubtShuffled(i)
 	if q.shared || q.receive && i > 0 {
 		e.leave(qp, q, q.at(i), settledFlushed)
 		q.at(i).is |= isTaken
@@ -77,4 +78,17 @@ func (q *workQueue) named(c *verbRecord) int {
 		}
 	}
 	return -1
+}
+
+// doubtShuffled: if which of several WRs failed is not certain, neither is
+// which completions the others got.
+func (q *workQueue) doubtShuffled(i int) {
+	if q.at(i).is&(isShuffled|isRacing) == 0 {
+		return
+	}
+	for j := range q.len() {
+		if p := q.at(j); p.is&(isShuffled|isRacing) != 0 && p.wrID == q.at(i).wrID {
+			p.is |= isAmbiguous
+		}
+	}
 }

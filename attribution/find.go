@@ -53,6 +53,10 @@ func (e *Engine) findInOrder(qp *queuePair, q *workQueue, c *verbRecord) int {
 	case isUnseen(q.at(i).opcode, c) && !q.receive:
 		e.met.strayCompletions++
 		return -1
+	case c.flags&event.CompletionWQEValid != 0 && q.at(i).is&isWQEValid != 0:
+		e.met.strayCompletions++ // it is another's, of which there is no index
+		e.lose(qp, q, c.time)
+		return -1
 	case q.at(i).is&(isRacing|isShuffled) != 0:
 		if j := q.resolveRace(i, c); j >= 0 {
 			return j
@@ -113,14 +117,15 @@ func (q *workQueue) byWRID(i int, c *verbRecord) int {
 
 // byWQE looks for the WR whose WQE index the completion carries. known says
 // that the indices decide: then -1 means that no post of this completion was
-// seen. Where only the first WR of a list has its index, one without lies
-// between those that have.
+// seen. Of a list only the first WR may have its index: if one other is
+// signalled, a completion between that and what follows is its own.
 func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
 	if c.flags&event.CompletionWQEValid == 0 {
 		return -1, false
 	}
-	ordered := !q.receive // receive indices are those of a free list
-	before, candidates, candidate := false, 0, -1
+	ordered := !q.receive   // receive indices are those of a free list
+	blanks, inList := 0, -1 // signalled ones without index that may be it
+	var before *pending     // the last one with an index below
 	for i := 0; i < q.len(); i++ {
 		p := q.at(i)
 		if p.is&isTaken != 0 {
@@ -128,7 +133,10 @@ func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
 		}
 		if p.is&isWQEValid == 0 {
 			if p.is&isSignalled != 0 {
-				candidates, candidate = candidates+1, i
+				blanks++
+				if before != nil && before.tid == p.tid && before.call == p.call {
+					inList = i
+				}
 			}
 			continue
 		}
@@ -140,17 +148,17 @@ func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
 		switch {
 		case !ordered:
 		case distance > 0:
-			before, candidates = true, 0
+			before, blanks, inList = p, 0, -1
 		case p.postEnd != 0 && p.is&isRacing == 0:
 			// It and all that follow were queued later.
 			i = q.len()
 		}
 	}
 	switch {
-	case candidates == 0:
+	case blanks == 0:
 		return -1, known
-	case candidates == 1 && before:
-		return candidate, true
+	case blanks == 1 && inList >= 0:
+		return inList, true
 	}
 	return -1, false
 }

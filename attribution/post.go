@@ -16,6 +16,7 @@ type openCall struct {
 
 const (
 	sendSignaled = 2 // IBV_SEND_SIGNALED
+	sendInline   = 8 // IBV_SEND_INLINE
 	enomem       = 12
 )
 
@@ -34,6 +35,7 @@ func (e *Engine) posted(r *verbRecord) {
 		e.letGo(qp, r.tid, beginOf(r))
 	}
 	p := q.push(e.newPending(r, q))
+	q.fillWQEs()
 	q.next++
 	if q.shared {
 		q.ids[p.wrID]++
@@ -41,9 +43,6 @@ func (e *Engine) posted(r *verbRecord) {
 	call.seen++
 	call.left++
 	e.ledger.post(q)
-	if !q.receive {
-		q.noteFlag(r.SendFlags&sendSignaled != 0)
-	}
 	if !q.proven() {
 		q.notePost(p, r.time)
 	}
@@ -63,9 +62,12 @@ func (e *Engine) newPending(r *verbRecord, q *workQueue) pending {
 		wrID: r.WRID, postBegin: beginOf(r), stack: r.Stack, index: q.next,
 		tid: r.tid, call: r.Call, bytes: r.Bytes, depth: int32(q.len()),
 		wqe: r.WQE, cpu: r.cpu, place: r.Index, opcode: r.Opcode,
-		chainBytes: uint64(r.Bytes), chained: 1,
+		chainBytes: uint64(r.Bytes), chained: 1, shape: shapeOf(r),
 	}
-	if q.receive || q.sigAll == 1 || r.SendFlags&sendSignaled != 0 {
+	if r.SendFlags&sendSignaled != 0 {
+		p.is |= isFlagged
+	}
+	if q.receive || q.sigAll == 1 || p.is&isFlagged != 0 {
 		p.is |= isSignalled
 	}
 	if r.flags&event.WRWQEValid != 0 {
@@ -84,6 +86,50 @@ func (e *Engine) newPending(r *verbRecord, q *workQueue) pending {
 		}
 	}
 	return p
+}
+
+// shapeOf is all that the size of a WQE depends on.
+func shapeOf(r *verbRecord) uint64 {
+	shape := uint64(r.Opcode)<<40 | uint64(r.NumSGE)<<24
+	if r.SendFlags&sendInline != 0 {
+		shape |= 1<<56 | uint64(r.Bytes)
+	}
+	return shape
+}
+
+// fillWQEs finds the indices of a list's WRs, of which only the first one's is
+// known, when the first of the next call is pushed: between the two lie as many
+// WQEs as the list has WRs. If they take a basic block each, or all are made
+// alike and so take equally many, their places are known.
+func (q *workQueue) fillWQEs() {
+	last := q.len() - 1
+	next := q.at(last)
+	if last < 2 || next.place != 0 || next.is&isWQEValid == 0 || q.receive {
+		return
+	}
+	first := last - 1
+	alike := true
+	for ; first >= 0 && q.at(first).is&isWQEValid == 0; first-- {
+		p := q.at(first)
+		if p.place == 0 || p.is&(isRacing|isTaken|isBlind) != 0 {
+			return
+		}
+		alike = alike && p.shape == q.at(last-1).shape
+	}
+	n := last - first
+	if first < 0 || n < 2 || q.at(first).place != 0 || q.at(first).call != q.at(last-1).call {
+		return
+	}
+	alike = alike && q.at(first).shape == q.at(last-1).shape
+	blocks := int(next.wqe - q.at(first).wqe)
+	if blocks%n != 0 || blocks != n && !alike {
+		return
+	}
+	for i := 1; i < n; i++ {
+		p := q.at(first + i)
+		p.wqe = q.at(first).wqe + uint16(i*blocks/n)
+		p.is |= isWQEValid
+	}
 }
 
 // queueOf finds the queue a post goes to, and makes what was not known.
@@ -218,6 +264,7 @@ func (e *Engine) announce(qp *queuePair, q *workQueue, p *pending) {
 		return
 	}
 	p.is |= isAnnounced
+	q.noteFlag(p.is&isFlagged != 0)
 	e.out.posted(qp, p.postBegin, p.tid, p.opcode, uint64(p.bytes), q.inFlight)
 	q.inFlight++
 }

@@ -7,6 +7,7 @@ type pending struct {
 	postEnd    uint64 // 0: the call has not returned
 	stack      uint64
 	chainBytes uint64 // of its call, since the signalled one before it
+	shape      uint64 // WQEs of one shape are equally long; see shapeOf
 	index      int64  // place in the queue since the window began
 	tid, call  uint32
 	bytes      uint32
@@ -22,10 +23,11 @@ type pending struct {
 }
 
 // pendingFlags say what is known of a pending work request.
-type pendingFlags uint16
+type pendingFlags uint32
 
 const (
 	isSignalled  pendingFlags = 1 << iota // a completion of its own will come
+	isFlagged                             // posted with IBV_SEND_SIGNALED
 	isWQEValid                            // wqe was verified
 	isBuilder                             // by ibv_wr_*: all of its call or nothing is posted
 	isAnnounced                           // the sink knows of it

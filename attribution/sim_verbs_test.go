@@ -128,11 +128,12 @@ func (s *sim) poll(tid uint32, then func()) {
 		for _, w := range taken {
 			s.retire(w)
 		}
-		last, lastTID := s.empty, s.emptyT
-		if n == 0 {
-			s.empty, s.emptyT = begin, tid
-		}
 		s.in(s.upTo(3), func() {
+			// The probes keep the latest empty poll at the returns of polls.
+			last, lastTID := s.empty, s.emptyT
+			if n == 0 {
+				s.empty, s.emptyT = begin, tid
+			}
 			for i, w := range taken {
 				s.complete(tid, begin, last, lastTID, w, i, n)
 			}
