@@ -59,26 +59,27 @@ type RdmaCounter uint32
 
 const (
 	RdmaCounterCOUNT_NO_STORAGE      RdmaCounter = 0
-	RdmaCounterCOUNT_SCHED_UNTRACKED RdmaCounter = 1
-	RdmaCounterCOUNT_LIST_TRUNCATED  RdmaCounter = 2
-	RdmaCounterCOUNT_SGE_TRUNCATED   RdmaCounter = 3
-	RdmaCounterCOUNT_WR_UNREADABLE   RdmaCounter = 4
-	RdmaCounterCOUNT_QP_UNREADABLE   RdmaCounter = 5
-	RdmaCounterCOUNT_WC_UNREADABLE   RdmaCounter = 6
-	RdmaCounterCOUNT_POLL_TRUNCATED  RdmaCounter = 7
-	RdmaCounterCOUNT_POLL_FAILED     RdmaCounter = 8
-	RdmaCounterCOUNT_SITE_UNFIT      RdmaCounter = 9
-	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 10
-	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 11
-	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 12
-	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 13
-	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 14
-	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 15
-	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 16
-	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 17
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 18
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 19
-	RdmaCounterCOUNTERS              RdmaCounter = 20
+	RdmaCounterCOUNT_SWITCH_INFERRED RdmaCounter = 1
+	RdmaCounterCOUNT_SCHED_UNTRACKED RdmaCounter = 2
+	RdmaCounterCOUNT_LIST_TRUNCATED  RdmaCounter = 3
+	RdmaCounterCOUNT_SGE_TRUNCATED   RdmaCounter = 4
+	RdmaCounterCOUNT_WR_UNREADABLE   RdmaCounter = 5
+	RdmaCounterCOUNT_QP_UNREADABLE   RdmaCounter = 6
+	RdmaCounterCOUNT_WC_UNREADABLE   RdmaCounter = 7
+	RdmaCounterCOUNT_POLL_TRUNCATED  RdmaCounter = 8
+	RdmaCounterCOUNT_POLL_FAILED     RdmaCounter = 9
+	RdmaCounterCOUNT_SITE_UNFIT      RdmaCounter = 10
+	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 11
+	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 12
+	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 13
+	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 14
+	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 15
+	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 16
+	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 17
+	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 18
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 19
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 20
+	RdmaCounterCOUNTERS              RdmaCounter = 21
 )
 
 type RdmaCpuState struct {
@@ -302,7 +303,7 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [20]uint64
+	Counter [21]uint64
 	Dropped [16]struct {
 		_     structs.HostLayout
 		Count uint64

@@ -19,30 +19,6 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	return t;
 }
 
-static __always_inline void wait_end(struct thread *t)
-{
-	struct cpu_state *c;
-
-	if (!t->waiting)
-		return;
-	c = cpu_state_of(t->waiting - 1);
-	t->waiting = 0;
-	if (c)
-		__sync_fetch_and_add(&c->waiters, -1);
-}
-
-static __always_inline void wait_begin(struct thread *t, __u32 cpu)
-{
-	struct cpu_state *c;
-
-	wait_end(t);
-	c = cpu_state_of(cpu);
-	if (!c)
-		return;
-	t->waiting = cpu + 1;
-	__sync_fetch_and_add(&c->waiters, 1);
-}
-
 static __always_inline __u32 task_cpu(struct task_struct *task)
 {
 	struct task_struct___old *old = (void *)task;

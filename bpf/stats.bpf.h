@@ -5,6 +5,7 @@
 
 enum counter {
 	COUNT_NO_STORAGE,	/* no task storage for a thread of a target: its verbs were missed */
+	COUNT_SWITCH_INFERRED,	/* a thread ran whose switch-in was not seen */
 	COUNT_SCHED_UNTRACKED,	/* a thread's wait could not be followed in the scheduler */
 	COUNT_LIST_TRUNCATED,	/* a posted list went on past LIST_MAX */
 	COUNT_SGE_TRUNCATED,	/* a WR had more than SGE_MAX scatter entries: bytes are too few */

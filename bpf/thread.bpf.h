@@ -89,21 +89,4 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/*
- * The current thread, if it is one of a target.  Only for programs that run in
- * the thread's own context: they may allocate.
- */
-static __always_inline struct thread *thread_self(void)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
-
-	if (t || !is_target(current_tgid()))
-		return t;
-	t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t)
-		count(COUNT_NO_STORAGE);
-	return t;
-}
-
 #endif

@@ -116,6 +116,7 @@ const (
 	SwitchPrevExited
 	SwitchThrottled // prev was taken off the CPU by its cgroup's quota
 	SwitchPreempt
+	SwitchInferred // next was found running, its switch was not seen: prev is unknown, Time an upper bound
 )
 
 // Sched is the scheduler's part: KindSwitch and KindWaking.

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Threads of targets that wait for a CPU, and the current thread. */
+#ifndef RDMATRACE_WAIT_BPF_H
+#define RDMATRACE_WAIT_BPF_H
+
+static __always_inline void wait_end(struct thread *t)
+{
+	struct cpu_state *c;
+
+	if (!t->waiting)
+		return;
+	c = cpu_state_of(t->waiting - 1);
+	t->waiting = 0;
+	if (c)
+		__sync_fetch_and_add(&c->waiters, -1);
+}
+
+static __always_inline void wait_begin(struct thread *t, __u32 cpu)
+{
+	struct cpu_state *c;
+
+	wait_end(t);
+	c = cpu_state_of(cpu);
+	if (!c)
+		return;
+	t->waiting = cpu + 1;
+	__sync_fetch_and_add(&c->waiters, 1);
+}
+
+/*
+ * A thread that hits a probe runs, so if it is booked as waiting its switch-in
+ * was not seen: a recursion miss, or a switch that the kernel doesn't trace.
+ * Without this it would seem to be off its CPU until it is seen to leave again.
+ */
+static __noinline void running_again(struct thread *t)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct switch_record *rec;
+	struct out o;
+	__u64 now;
+
+	wait_end(t);
+	count(COUNT_SWITCH_INFERRED);
+	if (!open)
+		return;
+	now = bpf_ktime_get_ns();
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_SWITCH, now);
+	if (!rec)
+		return;
+	__builtin_memset(rec, 0, sizeof(*rec));
+	rec->h.time = now;
+	rec->h.kind = RECORD_SWITCH;
+	rec->h.cpu = o.cpu;
+	rec->h.flags = SWITCH_NEXT_TARGET | SWITCH_INFERRED;
+	rec->next_tid = id;
+	rec->next_pid = id >> 32;
+	rec->syscall = -1;
+	bpf_get_current_comm(rec->next_comm, sizeof(rec->next_comm));
+	out_submit(&o, rec);
+}
+
+/*
+ * The current thread, if it is one of a target.  Only for programs that run in
+ * the thread's own context: they may allocate.
+ */
+static __always_inline struct thread *thread_self(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (t) {
+		if (t->waiting)
+			running_again(t);
+		return t;
+	}
+	if (!is_target(current_tgid()))
+		return NULL;
+	t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		count(COUNT_NO_STORAGE);
+	return t;
+}
+
+#endif
