@@ -1,7 +1,7 @@
 # rdmatrace. `make help` lists what there is.
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-RUNNER  := $(GO) tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped --
+RUNNER  := $(GO) tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped --raw-command
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
 # Debian packages: what the software device and its programs need, and what the tests need beside.
@@ -35,7 +35,7 @@ test: ## everything: packages, builds, linters and all tests; as root
 	$(MAKE) deps
 	$(MAKE) build testbed
 	$(MAKE) lint check-generated
-	$(RUNNER) -race -count=1 -p 1 -timeout 20m ./...
+	GO=$(GO) $(RUNNER) -- .ci/test
 
 .PHONY: unit
 unit: ## the tests that are quick and need no root
@@ -51,11 +51,11 @@ lint:
 CLANG_MAJOR := 14
 .PHONY: check-generated
 check-generated:
-	rm -rf build/generated && mkdir -p build/generated && cp -r bpf/. build/generated
-	cd build/generated && $(GO) generate .
+	rm -rf build/_generated && mkdir -p build/_generated && cp -r bpf/. build/_generated
+	cd build/_generated && $(GO) generate .
 	@if clang --version | grep -q 'version $(CLANG_MAJOR)\.'; then \
 		for f in bpf/*_bpfel.go bpf/*_bpfel.o; do \
-			cmp $$f build/generated/$${f#bpf/} || { echo "$$f is not what its sources give: make generate" >&2; exit 1; }; \
+			cmp $$f build/_generated/$${f#bpf/} || { echo "$$f is not what its sources give: make generate" >&2; exit 1; }; \
 		done; \
 	else \
 		echo "not compared: the committed objects are those of clang $(CLANG_MAJOR)"; \
@@ -69,6 +69,12 @@ fmt: ## format Go and C
 .PHONY: bench
 bench: ## benchmarks of the pure parts
 	$(GO) test -run '^$$' -bench . ./capture/... ./attribution/... ./export/...
+
+.PHONY: bench-overhead
+bench-overhead: ## what observing costs, beside a bpftrace script, on the software device; as root
+	.ci/packages $(DEMO_PACKAGES) bpftrace
+	$(MAKE) build testbed
+	$(GO) run ./testbed/bench
 
 .PHONY: clean
 clean: ## remove what was built
