@@ -215,8 +215,13 @@ func (p *Process) pointer(v Verb, addr uint64, source string, c *collector) {
 		return
 	}
 	l := p.at(at)
-	if l == nil || l.dummies[at.vaddr] {
+	if l == nil {
 		return
 	}
-	c.add(l, v, at.vaddr, 0, source, true)
+	if l.Role&RoleVerbs != 0 {
+		l.tables(l) // to know its dummies
+	}
+	if !l.dummies[at.vaddr] {
+		c.add(l, v, at.vaddr, 0, source, true)
+	}
 }

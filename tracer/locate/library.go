@@ -15,8 +15,10 @@ type library struct {
 	why      error           // why not
 	dummies  map[uint64]bool // of a libibverbs: its functions that only say "not supported"
 	looked   bool            // provider is set, or failed says why not
-	provider providerCode
+	provider []opsTable
 	failed   error
+	followed bool // builders is set
+	builders []builder
 }
 
 // library returns what a region's file is to RDMA, nil if nothing.

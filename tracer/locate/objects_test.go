@@ -172,8 +172,8 @@ func TestLateObjects(t *testing.T) {
 		t.Errorf("late completion queue %+v, %v: %+v", cq, err, fns)
 	}
 	d, fns, err := p.ContextFunctions(prog.contexts[1])
-	if err != nil || d.Device != "mlx5_0" || len(fns.Of(PostSend)) != 1 {
-		t.Errorf("context %+v, %v", d, err)
+	if err != nil || d.Device != "mlx5_0" || len(fns.Of(PostSend)) != 1 || len(fns.Of(WRComplete)) != 2 {
+		t.Errorf("context %+v, %v: %+v", d, err, fns)
 	}
 	layouts, err := p.MLX5(context.Background(), []uint64{q.Addr}, []uint64{c.Addr})
 	if err != nil || len(layouts) != 1 {

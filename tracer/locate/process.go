@@ -161,7 +161,7 @@ func (p *Process) Static(ctx context.Context) (*Snapshot, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p.static(l, c)
+		p.static(l, true, c)
 	}
 	return p.snapshot(c), nil
 }

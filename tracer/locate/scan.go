@@ -48,9 +48,6 @@ func (p *Process) scan(ctx context.Context, opt Options) (*Snapshot, error) {
 	}
 	c := &collector{}
 	p.mem.avoid = p.userfaults(c)
-	for _, l := range p.libs {
-		p.static(l, c)
-	}
 	first, second := newSweep(p.mem, opt.Budget), newSweep(p.mem, opt.Budget)
 	contexts, err := p.contexts(ctx, first)
 	if errors.Is(err, unix.EPERM) {
@@ -59,6 +56,10 @@ func (p *Process) scan(ctx context.Context, opt Options) (*Snapshot, error) {
 	}
 	if err != nil {
 		return nil, p.wrap("look for ibv_contexts in the memory", err)
+	}
+	for _, l := range p.libs {
+		used := slices.ContainsFunc(contexts, func(f found) bool { return f.Provider == &l.Library })
+		p.static(l, used, c)
 	}
 	p.seen, err = p.members(ctx, second, contexts)
 	if err != nil {
@@ -115,7 +116,7 @@ func (p *Process) live(c *collector) {
 // crossCheck compares a live context with what the file of its provider told.
 func (p *Process) crossCheck(f found, c *collector) {
 	at, ok := p.code(f.ops[PostSend])
-	if !ok || at.lib == nil || at.lib.failed != nil || len(at.lib.provider.tables) == 0 {
+	if !ok || at.lib == nil || at.lib.failed != nil || len(at.lib.provider) == 0 {
 		return
 	}
 	for v := range contextOps {
@@ -138,15 +139,20 @@ func (p *Process) crossCheck(f found, c *collector) {
 	}
 }
 
-// ContextFunctions reads the ibv_context at addr and the functions its ops name.
+// ContextFunctions reads the ibv_context at addr and the functions its ops name,
+// with those that its provider's code puts into queue pairs.
 func (p *Process) ContextFunctions(addr uint64) (DeviceContext, Functions, error) {
 	var f found
 	fns, err := p.late("ibv_context", func(c *collector) (err error) {
 		f, err = p.context(addr)
-		if err == nil {
-			p.contextFunctions(f, c)
+		if err != nil {
+			return err
 		}
-		return err
+		p.contextFunctions(f, c)
+		if at, ok := p.code(f.ops[PostSend]); ok && at.lib != nil && at.lib.Role&RoleProvider != 0 {
+			at.lib.addBuilders(c)
+		}
+		return nil
 	})
 	return f.DeviceContext, fns, err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,14 +33,10 @@ type opsTable struct {
 	funcs map[Verb]target
 }
 
-// providerCode is what a provider's file tells.
-type providerCode struct {
-	tables   []opsTable
-	builders []builder // see builders.go
-}
-
-// static adds what the library's file tells.
-func (p *Process) static(l *library, c *collector) {
+// static adds what the library's file tells. Of a provider that no open device
+// uses (used is false) only its own tables are read: every program has all
+// installed providers mapped.
+func (p *Process) static(l *library, used bool, c *collector) {
 	l.exports(c)
 	if l.Role&(RoleProvider|RoleVerbs) == 0 {
 		return
@@ -49,38 +46,47 @@ func (p *Process) static(l *library, c *collector) {
 		c.note("%s is an RDMA provider, but the process has no libibverbs mapped that explains its tables", l.Path)
 		return
 	}
-	p.look(l, verbs)
-	if l.failed != nil {
+	if l.tables(verbs); l.failed != nil {
 		if l.Role&RoleProvider != 0 {
 			c.note("%s: its file does not tell its functions: %v", l.Path, l.failed)
 		}
 		return
 	}
-	for _, t := range l.provider.tables {
+	for _, t := range l.provider {
 		for v, at := range t.funcs {
-			p.addTarget(l, verbs, v, at, t.how, c)
+			if at.symbol == "" && !l.dummies[at.vaddr] {
+				c.add(l, v, at.vaddr, 0, t.how, false)
+			} else if at.symbol != "" && used {
+				l.imported(verbs, v, at.symbol, t.how, c)
+			}
 		}
 	}
-	for _, b := range l.provider.builders {
-		c.add(l, b.verb, b.vaddr, 0, "code that fills it in", false)
+	if used {
+		l.addBuilders(c)
 	}
 }
 
-// addTarget adds a function that a table names, unless it is one of libibverbs'
-// own that only say "not supported".
-func (p *Process) addTarget(l, verbs *library, v Verb, at target, how string, c *collector) {
-	if at.symbol == "" {
-		if !l.dummies[at.vaddr] {
-			c.add(l, v, at.vaddr, 0, how, false)
-		}
-		return
-	}
-	s, err := verbs.file.Export(at.symbol)
+// imported adds a function of libibverbs that a provider's table names.
+func (l *library) imported(verbs *library, v Verb, name, how string, c *collector) {
+	s, err := verbs.file.Export(name)
 	if err != nil {
-		c.note("%s: %v is %s, which %s does not export", l.Path, v, at.symbol, verbs.Path)
+		c.note("%s: %v is %s, which %s does not export", l.Path, v, name, verbs.Path)
 		return
 	}
-	c.add(verbs, v, s.Vaddr, s.Size, how+" of "+l.Path+" names "+at.symbol, false)
+	c.add(verbs, v, s.Vaddr, s.Size, how+" of "+filepath.Base(l.Path), false)
+}
+
+// addBuilders adds the functions that the provider's code puts into queue
+// pairs and completion queues; it is read once.
+func (l *library) addBuilders(c *collector) {
+	if !l.followed {
+		l.followed = true
+		// Without them there are still those of live queue pairs.
+		l.builders, _ = builders(l.file)
+	}
+	for _, b := range l.builders {
+		c.add(l, b.verb, b.vaddr, 0, "code that fills it in", false)
+	}
 }
 
 // verbsOf finds the libibverbs that a provider was linked with: the one that
@@ -109,8 +115,8 @@ func (p *Process) verbsOf(l *library) *library {
 	return any
 }
 
-// look reads the tables and builders of a provider once.
-func (p *Process) look(l, verbs *library) {
+// tables reads the tables of a provider once.
+func (l *library) tables(verbs *library) {
 	if l.looked {
 		return
 	}
@@ -120,20 +126,16 @@ func (p *Process) look(l, verbs *library) {
 		l.failed = err
 		return
 	}
-	if l.provider.tables, l.failed = opsTables(l.file, slots); l.failed != nil {
+	if l.provider, l.failed = opsTables(l.file, slots); l.failed != nil || l.Role&RoleVerbs == 0 {
 		return
 	}
-	if l.Role&RoleVerbs != 0 {
-		// The fullest of libibverbs' own tables is that of its dummies. Others
-		// are those of providers built into it.
-		full := slices.MaxFunc(l.provider.tables, func(a, b opsTable) int { return cmp.Compare(len(a.funcs), len(b.funcs)) })
-		l.dummies = map[uint64]bool{}
-		for _, t := range full.funcs {
-			l.dummies[t.vaddr] = true
-		}
+	// The fullest of libibverbs' own tables is that of its dummies. Others are
+	// those of providers built into it.
+	full := slices.MaxFunc(l.provider, func(a, b opsTable) int { return cmp.Compare(len(a.funcs), len(b.funcs)) })
+	l.dummies = map[uint64]bool{}
+	for _, t := range full.funcs {
+		l.dummies[t.vaddr] = true
 	}
-	// Without builders there are still those of live queue pairs.
-	l.provider.builders, _ = builders(l.file)
 }
 
 // learn learns the slots of the tables from a libibverbs once.

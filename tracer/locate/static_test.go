@@ -111,7 +111,7 @@ func TestStaticFunctionsBegin(t *testing.T) {
 	}
 	c := &collector{}
 	for _, l := range p.libs {
-		p.static(l, c)
+		p.static(l, true, c)
 	}
 	if len(c.notes) != 0 {
 		t.Errorf("notes: %q", c.notes)
