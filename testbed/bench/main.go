@@ -1,0 +1,76 @@
+// Command bench measures what observing costs: perftest on the software device
+// runs untraced, under rdmatrace, and under the straightforward bpftrace
+// script, in turns within one run of the program, so that all three see the
+// same machine. Times are those of the device's own log.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
+)
+
+// workload is a perftest program with its arguments.
+type workload struct {
+	argv []string
+	// shared: client and server poll busily, so each has a CPU, and the device
+	// sleeps between looks. Else the device spins on a CPU of its own.
+	shared bool
+}
+
+var workloads = []workload{
+	{argv: []string{"ib_read_lat"}},
+	{argv: []string{"ib_write_lat"}, shared: true},
+	{argv: []string{"ib_send_lat"}, shared: true},
+	{argv: []string{"ib_write_bw", "-s", "1024"}},
+	{argv: []string{"ib_write_bw", "-s", "65536"}},
+}
+
+func main() {
+	rounds := flag.Int("rounds", 3, "`times` that each way is measured")
+	window := flag.Duration("window", 500*time.Millisecond, "of each measurement")
+	only := flag.String("only", "", "run the workloads whose command contains `TEXT`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *rounds, *window, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, rounds int, window time.Duration, only string) error {
+	trap, err := calibrate.Run(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("A trap with an empty program costs %.0f ns at an emulated instruction, entry and return %.0f ns.\n"+
+		"The floor is that price for as many hits as each request takes, half a pair each.\n\n",
+		trap.Emulated.Entry, trap.Emulated.Pair)
+	fmt.Println("| workload | API | traced by | per WR p50, ns | p99, ns | WRs/s | p50 added, ns | its spread | hits/WR | of them in empty polls | floor, ns |")
+	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	for _, w := range workloads {
+		for _, api := range []string{"builders", "post_send"} {
+			argv := slices.Clone(w.argv)
+			if api == "post_send" {
+				argv = append(argv, "--use_old_post_send")
+			}
+			if name := strings.Join(argv, " "); !strings.Contains(name, only) {
+				continue
+			}
+			b := bench{workload: w, argv: argv, builders: api == "builders", rounds: rounds, window: window, hit: trap.Emulated.Pair / 2}
+			if err := b.run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+			}
+			b.print(strings.Join(w.argv, " "), api)
+		}
+	}
+	return nil
+}

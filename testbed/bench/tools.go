@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+//go:embed naive.bt
+var naive string
+
+// functions are the offsets that the straightforward script probes.
+type functions struct {
+	library            string
+	post, posted, poll uint64
+}
+
+func findTargets(pid int, builders bool) (functions, error) {
+	p, err := locate.Open(pid)
+	if err != nil {
+		return functions{}, err
+	}
+	defer p.Close()
+	snap, err := p.Scan(context.Background(), locate.Options{})
+	if err != nil {
+		return functions{}, err
+	}
+	var f functions
+	for _, fn := range snap.Functions {
+		if !fn.Live {
+			continue
+		}
+		switch {
+		case fn.Verb == locate.PollCQ:
+			f.library, f.poll = fn.Library.Path, fn.Offset
+		case fn.Verb == locate.PostSend && !builders:
+			f.post, f.posted = fn.Offset, fn.Offset
+		case fn.Verb == locate.WRStart && builders:
+			f.post = fn.Offset
+		case fn.Verb == locate.WRComplete && builders:
+			f.posted = fn.Offset
+		}
+	}
+	return f, nil
+}
+
+// script is the straightforward one, for the client.
+func (b *bench) script() (string, error) {
+	f, err := findTargets(b.pid, b.builders)
+	if err != nil {
+		return "", err
+	}
+	offset := func(o uint64) string { return fmt.Sprintf("%#x", o) }
+	return strings.NewReplacer("LIB", f.library, "POSTED", offset(f.posted), "POST", offset(f.post), "POLL", offset(f.poll)).
+		Replace(naive), nil
+}
+
+// observer is a tool that traces the client.
+type observer struct {
+	cmd *exec.Cmd
+	out *output
+}
+
+// output is what it prints; ready is closed when that holds a text.
+type output struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	text  string
+	ready chan struct{}
+	once  sync.Once
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf.Write(p)
+	if strings.Contains(o.buf.String(), o.text) {
+		o.once.Do(func() { close(o.ready) })
+	}
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// observeWith starts a tool and waits until it says that it is at work.
+func (b *bench) observeWith(ctx context.Context, text string, argv ...string) (*observer, error) {
+	argv = slices.Concat(shieldTool, argv)
+	t := &observer{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &output{text: text, ready: make(chan struct{})}}
+	t.cmd.Stdout, t.cmd.Stderr = io.Writer(t.out), t.out
+	if err := t.cmd.Start(); err != nil {
+		return nil, err
+	}
+	gone := make(chan struct{})
+	go func() { _ = t.cmd.Wait(); close(gone) }()
+	select {
+	case <-t.out.ready:
+		return t, nil
+	case <-gone:
+		return nil, fmt.Errorf("it ended: %s", t.out)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (t *observer) pid() int { return t.cmd.Process.Pid }
+
+// stop interrupts the tool and waits until its probes are out.
+func (t *observer) stop() error {
+	if err := t.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(t.pid(), 0)
+	if err != nil {
+		return nil // it has ended
+	}
+	defer unix.Close(fd)
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+	return err
+}
+
+// hits are runs of uprobe programs.
+type hits struct {
+	all   uint64
+	polls uint64 // of rdmatrace's programs at entry and return of polls
+}
+
+// hitCounter counts the runs from when it was made.
+type hitCounter struct {
+	on    io.Closer
+	begin hits
+}
+
+func startHits() (*hitCounter, error) {
+	on, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		return nil, err
+	}
+	begin, err := countHits()
+	if err != nil {
+		return nil, errors.Join(err, on.Close())
+	}
+	return &hitCounter{on, begin}, nil
+}
+
+func (c *hitCounter) since() (hits, error) {
+	now, err := countHits()
+	return hits{now.all - c.begin.all, now.polls - c.begin.polls}, err
+}
+
+func (c *hitCounter) close() error { return c.on.Close() }
+
+// countHits adds up the runs of all programs of the kind that uprobes run:
+// nothing else is traced on the machine meanwhile.
+func countHits() (h hits, err error) {
+	id := ebpf.ProgramID(0)
+	for {
+		next, err := ebpf.ProgramGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return h, nil
+		}
+		if err != nil {
+			return h, err
+		}
+		id = next
+		p, err := ebpf.NewProgramFromID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return h, err
+		}
+		info, err := p.Info()
+		if err == nil && p.Type() == ebpf.Kprobe {
+			if s, err := p.Stats(); err == nil {
+				h.all += s.RunCount
+				if info.Name == "poll_enter" || info.Name == "poll_exit" {
+					h.polls += s.RunCount
+				}
+			}
+		}
+		p.Close()
+		if err != nil {
+			return h, err
+		}
+	}
+}
