@@ -18,17 +18,19 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 		low = c.LastEmpty
 		m.doneSource = DoneBracket
 	}
-	low = max(low, min(m.postBegin+e.flights.of(m, flightSeen).least(), high))
-	m.doneLow, m.doneHigh = low, high
+	kind := e.flights.of(m)
+	low = max(low, min(m.postBegin+kind.known(fromPolls).least(), high))
+	m.doneLow = max(low, min(m.postBegin+kind.known(fromStamps).least(), high))
+	m.doneHigh = high
 	if cq.orderTID != c.tid {
 		cq.orderTID, cq.doneLow = c.tid, 0
 	}
-	m.doneLow = max(low, min(cq.doneLow, high))
+	m.doneLow = max(m.doneLow, min(cq.doneLow, high))
 	switch {
-	case e.stamped(m, c, low):
-	case e.interruptedSleep(m, c, cq):
+	case e.stamped(m, c, kind, low):
+	case e.interruptedSleep(m, c, kind, cq):
 	default:
-		e.expect(m, c)
+		m.expect(c, kind)
 	}
 	cq.doneLow = max(cq.doneLow, m.doneLow)
 }
@@ -51,7 +53,7 @@ func (c *verbRecord) emptySeen() bool {
 
 // stamped uses the time stamp in the CQE. low is the bound that does not rest
 // on time stamps itself.
-func (e *Engine) stamped(m *measured, c *verbRecord, low uint64) bool {
+func (e *Engine) stamped(m *measured, c *verbRecord, kind *flightKind, low uint64) bool {
 	if c.flags&event.CompletionHWTime == 0 || c.Status != 0 {
 		return false
 	}
@@ -68,7 +70,7 @@ func (e *Engine) stamped(m *measured, c *verbRecord, low uint64) bool {
 	}
 	m.done = middle(m.doneLow, m.doneHigh)
 	m.doneSource = DoneCQE
-	e.learn(m)
+	m.teach(kind, fromStamps)
 	return true
 }
 
@@ -82,7 +84,7 @@ func middle(a, b uint64) uint64 { return a + (b-a)/2 }
 // kind of work request, the surplus is doubt.
 //
 // Only the first completion after the wakeup caused it.
-func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueue) bool {
+func (e *Engine) interruptedSleep(m *measured, c *verbRecord, kind *flightKind, cq *completionQueue) bool {
 	th := e.threads.known(c.tid)
 	if th == nil || th.spans.len() < 2 {
 		return false
@@ -97,8 +99,7 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueu
 		at = up.interruptBegin
 	}
 	at = min(max(at, m.doneLow), m.doneHigh)
-	usual := e.flights.of(m, flightInterrupt)
-	most, known := usual.usual(rareWakeup)
+	most, known := kind.known(fromInterrupts).usual()
 	m.doneSource = DoneInterrupt
 	m.done = at
 	m.doneHigh = at
@@ -107,15 +108,14 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, cq *completionQueu
 	} else {
 		m.doneLow = at
 	}
-	usual.learn(at-m.postBegin, at-m.postBegin)
+	kind.learn(fromInterrupts, at-m.postBegin, at-m.postBegin)
 	return true
 }
 
 // expect uses what is typical, if narrow bounds or time stamps taught it.
-func (e *Engine) expect(m *measured, c *verbRecord) {
-	kind := e.flights.of(m, flightSeen)
+func (m *measured) expect(c *verbRecord, kind *flightKind) {
 	if m.doneSource == DoneBounded && c.flags&event.CompletionNoEmpty == 0 {
-		kind.miss()
+		kind.known(fromPolls).miss()
 	}
 	if width := m.doneHigh - m.doneLow; !isDoubtful(width, m.reap-m.postBegin) {
 		// The poll that found it empty and the one that found it look at the
@@ -126,23 +126,22 @@ func (e *Engine) expect(m *measured, c *verbRecord) {
 		}
 		m.done = middle(m.doneLow, high)
 		if m.doneSource == DoneBracket {
-			e.learn(m)
+			m.teach(kind, fromPolls)
 		}
 		return
 	}
 	// What is typical narrows it only where the CQ was looked at after the
 	// post: it had not come then, and it may be a slow one if nobody looked.
-	most, known := kind.usual(rareFlight)
+	most, known := kind.known(fromPolls).most()
 	if known && m.doneSource == DoneBracket && m.postBegin+most >= m.doneLow {
 		m.doneHigh = min(m.doneHigh, m.postBegin+most)
 	}
 	m.done = middle(m.doneLow, m.doneHigh)
 }
 
-// learn how long this kind of work request is in flight.
-func (e *Engine) learn(m *measured) {
-	if m.receive || isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin) {
-		return
+// teach how long this kind of work request is in flight.
+func (m *measured) teach(kind *flightKind, source flightSource) {
+	if !isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin) {
+		kind.learn(source, m.doneLow-m.postBegin, m.doneHigh-m.postBegin)
 	}
-	e.flights.of(m, flightSeen).learn(m.doneLow-m.postBegin, m.doneHigh-m.postBegin)
 }

@@ -63,7 +63,7 @@ func newEngine(cfg Config, out sink) *Engine {
 		out:     out,
 		objects: newObjects(),
 		threads: newTimelines(cfg.Arch),
-		flights: flights{known: make(map[flightKey]*flight)},
+		flights: make(flights),
 		clocks:  make(map[string]*deviceClock),
 
 		manyThreads: make(map[uint32]uint64),
@@ -109,11 +109,9 @@ func (e *Engine) Finish(ctx *event.Context) *Report {
 func (e *Engine) close() {
 	e.order.flush()
 	e.release(never)
-	for _, qp := range e.objects.all {
-		if !qp.gone {
-			e.closeQueue(qp, &qp.sendQueue, settledOutstanding)
-			e.closeQueue(qp, &qp.recvQueue, settledOutstanding)
-		}
+	for _, qp := range e.objects.live {
+		e.closeQueue(qp, &qp.sendQueue, settledOutstanding)
+		e.closeQueue(qp, &qp.recvQueue, settledOutstanding)
 		e.letGo(qp, 0, 0)
 	}
 	for _, s := range e.objects.allSRQs {
@@ -219,8 +217,8 @@ func (e *Engine) oldestNeed() uint64 {
 		return e.need
 	}
 	e.need, e.neededAt = e.now, e.now
-	for _, qp := range e.objects.all {
-		if q := &qp.sendQueue; !qp.gone && q.len() > 0 {
+	for _, qp := range e.objects.live {
+		if q := &qp.sendQueue; q.len() > 0 {
 			e.need = min(e.need, q.at(0).postBegin)
 		}
 	}

@@ -2,12 +2,14 @@ package attribution
 
 import "math/bits"
 
-// flightKind says from what a flight time was learnt.
-type flightKind uint8
+// flightSource says from what a flight time was learnt.
+type flightSource uint8
 
 const (
-	flightSeen      flightKind = iota // narrow bounds, time stamps
-	flightInterrupt                   // the interrupts that led to wakeups
+	fromPolls      flightSource = iota // polls that found the CQ empty just before
+	fromStamps                         // time stamps of CQEs
+	fromInterrupts                     // the interrupts that led to wakeups
+	numFlightSources
 )
 
 // flightKey is a kind of work requests that are in flight about equally long.
@@ -16,46 +18,63 @@ type flightKey struct {
 	opcode uint8
 	size   uint8 // bit length of the bytes
 	depth  uint8 // bit length of the depth at the post: it waits behind those
-	kind   flightKind
 }
 
 // flights are the distributions of post_begin to done.
-type flights struct {
-	known  map[flightKey]*flight
-	key    flightKey // looked up last
-	latest *flight
-}
+type flights map[flightKey]*flightKind
 
-// flightsMost bounds their memory, at about 1.3 KiB each.
+// flightKind is what was learnt of one kind of work requests.
+type flightKind struct{ by [numFlightSources]*flight }
+
+// flightsMost bounds their memory, at 1.3 KiB for each source of each.
 const flightsMost = 4096
 
-// of gives the distribution for work requests like m; nil, which knows nothing,
-// for a receive and where there are too many kinds.
-func (f *flights) of(m *measured, kind flightKind) *flight {
+// of gives the kind that m belongs to; nil, which knows nothing, for a receive
+// and where there are too many kinds.
+func (f flights) of(m *measured) *flightKind {
 	if m.receive {
 		return nil
 	}
-	k := flightKey{m.qp, m.opcode, uint8(bits.Len64(m.bytes)), uint8(bits.Len32(uint32(m.depth))), kind}
-	if f.key == k {
-		return f.latest
+	k := flightKey{m.qp, m.opcode, uint8(bits.Len64(m.bytes)), uint8(bits.Len32(uint32(m.depth)))}
+	if m.qp.flightKey == k {
+		return m.qp.flight
 	}
-	d := f.known[k]
-	if d == nil && len(f.known) < flightsMost {
-		d = new(flight)
-		f.known[k] = d
+	kind := f[k]
+	if kind == nil && len(f) < flightsMost {
+		kind = new(flightKind)
+		f[k] = kind
 	}
-	f.key, f.latest = k, d
-	return d
+	m.qp.flightKey, m.qp.flight = k, kind
+	return kind
 }
 
-// forget the distributions of a queue pair that is gone.
-func (f *flights) forget(qp *queuePair) {
-	for k := range f.known {
+// forget the kinds of a queue pair that is gone.
+func (f flights) forget(qp *queuePair) {
+	for k := range f {
 		if k.qp == qp {
-			delete(f.known, k)
+			delete(f, k)
 		}
 	}
-	f.key, f.latest = flightKey{}, nil
+	qp.flightKey, qp.flight = flightKey{}, nil
+}
+
+// known gives what a source taught, nil if nothing.
+func (k *flightKind) known(source flightSource) *flight {
+	if k == nil {
+		return nil
+	}
+	return k.by[source]
+}
+
+// learn that a flight took between low and high.
+func (k *flightKind) learn(source flightSource, low, high uint64) {
+	if k == nil {
+		return
+	}
+	if k.by[source] == nil {
+		k.by[source] = new(flight)
+	}
+	k.by[source].learn(low, high)
 }
 
 // flight knows the least and the distribution of the most that flights can have
@@ -66,8 +85,10 @@ type flight struct {
 	total   uint32
 	learned uint32 // ever, up to flightsKept
 	missed  uint32 // flights that were over before the CQ was looked at
-	most    uint64 // valid until total reaches refresh
-	refresh uint32
+
+	// Quantiles of high, valid until total reaches refresh.
+	median, nineTenths, nearlyAll uint64
+	refresh                       uint32
 }
 
 const (
@@ -80,11 +101,9 @@ const (
 	fewMissed = 100
 	// flightsKept: then all counts are halved, and a generation ends.
 	flightsKept = 8192
-	// One flight in rareFlight may be longer than the most: a late poll is then
-	// mistaken for wire in fewer than one WR in a hundred. Of wakeups one in ten
-	// may: what is above is doubt.
+	// One flight in rareFlight may be longer than nearlyAll: a late poll is then
+	// mistaken for wire in fewer than one WR in a hundred.
 	rareFlight = 200
-	rareWakeup = 10
 )
 
 // step of a flight time: its four leading bits below the first, and its length.
@@ -107,9 +126,6 @@ func stepBegin(s int) uint64 {
 
 // learn that a flight took between low and high.
 func (f *flight) learn(low, high uint64) {
-	if f == nil {
-		return
-	}
 	if f.learned == 0 {
 		f.floor = [2]uint64{low, low}
 	}
@@ -136,29 +152,56 @@ func (f *flight) miss() {
 	}
 }
 
-// least is what no flight is expected to fall below, some way below the
-// shortest one seen; 0: not known.
+// least is what no flight is expected to fall below; 0: not known. It lies below
+// the shortest one seen by a sixteenth, or by what the shortest of so few may
+// still be above the shortest possible if that is more.
 func (f *flight) least() uint64 {
 	if f == nil || f.learned < floorNeeded || f.missed > f.total/fewMissed {
 		return 0
 	}
+	f.update()
 	shortest := min(f.floor[0], f.floor[1])
-	return shortest - shortest/16
+	spread := max(f.median, shortest) - shortest
+	return shortest - min(shortest, max(shortest/16, 4*spread/uint64(f.learned)))
 }
 
-// usual is what only one flight in rare exceeds. Ask always with the same.
-func (f *flight) usual(rare uint32) (most uint64, known bool) {
+// most is what only one flight in rareFlight exceeds.
+func (f *flight) most() (ns uint64, known bool) {
 	if f == nil || f.learned < flightsNeeded {
 		return 0, false
 	}
+	f.update()
+	return f.nearlyAll, true
+}
+
+// usual is what one flight in ten exceeds.
+func (f *flight) usual() (ns uint64, known bool) {
+	if f == nil || f.learned < flightsNeeded {
+		return 0, false
+	}
+	f.update()
+	return f.nineTenths, true
+}
+
+// update the quantiles, now and then.
+func (f *flight) update() {
 	if f.total < f.refresh {
-		return f.most, true
+		return
 	}
-	f.refresh = f.total + f.total/16
-	high := flightSteps - 1
-	for n := uint32(f.high[high]); n <= f.total/rare && high > 0; n += uint32(f.high[high]) {
-		high--
+	f.refresh = f.total + f.total/16 + 1
+	above := uint32(0)
+	f.median, f.nineTenths, f.nearlyAll = 0, 0, 0
+	for s := flightSteps - 1; s >= 0; s-- {
+		above += uint32(f.high[s])
+		if f.nearlyAll == 0 && above > f.total/rareFlight {
+			f.nearlyAll = stepBegin(s + 1)
+		}
+		if f.nineTenths == 0 && above > f.total/10 {
+			f.nineTenths = stepBegin(s + 1)
+		}
+		if above > f.total/2 {
+			f.median = stepBegin(s + 1)
+			return
+		}
 	}
-	f.most = stepBegin(high + 1)
-	return f.most, true
 }

@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rdmatrace/rdmatrace/event"
 )
@@ -40,18 +41,22 @@ func (e *Engine) queuePairEvent(r *rareRecord) {
 	e.proveByState(qp, what, a, r.time)
 }
 
-// proveByState anchors queues in states in which they are empty.
+// proveByState anchors queues in states in which they are empty. A queue pair
+// found in RESET may be one whose state could not be read: the modify that
+// brings it up will tell.
 func (e *Engine) proveByState(qp *queuePair, what event.ObjectEvent, a *event.QP, t uint64) {
-	if what == event.ObjectModified && a.AttrMask&attrState == 0 {
-		return
-	}
-	if what == event.ObjectCreated || a.State == qpReset {
+	switch {
+	case what == event.ObjectCreated, what == event.ObjectModified && a.AttrMask&attrState != 0 && a.State == qpReset:
 		e.empty(qp, &qp.sendQueue, t)
 		e.empty(qp, &qp.recvQueue, t)
 		qp.failed, qp.emptyAt = false, t
-		return
-	}
-	if a.State == qpInit || a.State == qpRTR {
+	case what == event.ObjectModified && a.AttrMask&attrState == 0:
+	case a.State == qpInit:
+		if what == event.ObjectModified && qp.recvQueue.next == 0 {
+			e.empty(qp, &qp.recvQueue, t)
+		}
+		fallthrough
+	case a.State == qpRTR:
 		e.empty(qp, &qp.sendQueue, t)
 	}
 }
@@ -107,8 +112,8 @@ func (e *Engine) contextEvent(r *rareRecord) {
 		return
 	}
 	e.objects.contexts[k] = a.Device
-	for _, qp := range e.objects.all {
-		if !qp.gone && qp.pid == r.pid && qp.context == a.Addr {
+	for _, qp := range e.objects.live {
+		if qp.pid == r.pid && qp.context == a.Addr {
 			qp.device = a.Device
 		}
 	}
@@ -117,8 +122,8 @@ func (e *Engine) contextEvent(r *rareRecord) {
 func (e *Engine) taskEvent(r *rareRecord) {
 	if r.object.Task.Event == event.TaskExec {
 		// The process's memory was replaced: its queue pairs are gone.
-		for _, qp := range e.objects.all {
-			if !qp.gone && qp.pid == r.pid {
+		for _, qp := range slices.Clone(e.objects.live) {
+			if qp.pid == r.pid {
 				e.retire(qp, r.time)
 			}
 		}

@@ -112,4 +112,6 @@ type queuePair struct {
 	sameNumber *queuePair   // another one of its process with this number
 	clock      *deviceClock // of its device, once a CQE had a time stamp
 	held       *heldWR
+	flightKey  flightKey // of the latest WR located
+	flight     *flightKind
 }

@@ -3,6 +3,7 @@ package attribution
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/rdmatrace/rdmatrace/event"
 )
@@ -27,6 +28,7 @@ type objects struct {
 	contexts map[objectKey]string // device names
 	used     map[numberKey]uint32 // how often a number was given out
 	all      []*queuePair         // in the order of appearance
+	live     []*queuePair         // of these, those not gone
 
 	latest   *queuePair       // looked up last by address
 	latestCQ *completionQueue // looked up last
@@ -92,6 +94,7 @@ func (o *objects) add(pid uint32, addr uint64, num uint32) *queuePair {
 	q.recvQueue.receive = true
 	q.recvQueue.sigAll = 1
 	o.all = append(o.all, q)
+	o.live = append(o.live, q)
 	o.byAddr[objectKey{pid, addr}] = q
 	o.link(q)
 	return q
@@ -106,6 +109,9 @@ func (o *objects) link(q *queuePair) {
 // remove forgets a queue pair's address and number.
 func (o *objects) remove(q *queuePair) {
 	q.gone = true
+	if i := slices.Index(o.live, q); i >= 0 {
+		o.live = slices.Delete(o.live, i, i+1)
+	}
 	if o.byAddr[objectKey{q.pid, q.addr}] == q {
 		delete(o.byAddr, objectKey{q.pid, q.addr})
 	}

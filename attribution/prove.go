@@ -62,11 +62,9 @@ func (e *Engine) purge(qp *queuePair, q *workQueue, tid, call uint32, t uint64) 
 // whom is unknown. Nothing is proven before the loss has ended.
 func (e *Engine) loseAll(end uint64) {
 	e.lossEnd = max(e.lossEnd, end)
-	for _, qp := range e.objects.all {
-		if !qp.gone {
-			e.lose(qp, &qp.sendQueue, end)
-			e.lose(qp, &qp.recvQueue, end)
-		}
+	for _, qp := range e.objects.live {
+		e.lose(qp, &qp.sendQueue, end)
+		e.lose(qp, &qp.recvQueue, end)
 	}
 	for _, s := range e.objects.allSRQs {
 		e.lose(nil, &s.queue, end)
@@ -75,8 +73,8 @@ func (e *Engine) loseAll(end uint64) {
 
 // loseCQ un-anchors the queues that complete on a completion queue.
 func (e *Engine) loseCQ(cq *completionQueue, t uint64) {
-	for _, qp := range e.objects.all {
-		if qp.gone || qp.pid != cq.pid {
+	for _, qp := range e.objects.live {
+		if qp.pid != cq.pid {
 			continue
 		}
 		if qp.sendCQ == cq.addr || qp.sendCQ == 0 {

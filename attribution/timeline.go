@@ -70,10 +70,36 @@ type timelines struct {
 	started bool
 	calls   waitCalls
 	gaps    ring[gap]
+	ended   []endedThread // in the order of their ends
 	need    func() uint64 // the oldest time that somebody may still ask about
 
 	repaired int64  // threads seen running while their timeline had them elsewhere
 	unknown  uint64 // ns asked about that are not known any more
+}
+
+// endedThread is forgotten when nobody can ask about it any more.
+type endedThread struct {
+	th *thread
+	at uint64
+}
+
+// forgetAfter is how long after it ended a thread is kept at least, ns.
+const forgetAfter = 1_000_000_000
+
+// ends takes that a thread ended at t, and forgets those that did long ago:
+// their number is no bound to the number of threads a process makes.
+func (tl *timelines) ends(th *thread, t uint64) {
+	tl.ended = append(tl.ended, endedThread{th, t})
+	need := tl.need()
+	for len(tl.ended) > 0 && tl.ended[0].at+forgetAfter < min(need, t) {
+		old := tl.ended[0].th
+		if tl.threads[old.tid] == old && old.state() == stateAsleep && old.spans.last().why == exited && !old.call.open {
+			delete(tl.threads, old.tid)
+		}
+		tl.ended[0].th = nil
+		tl.ended = tl.ended[1:]
+	}
+	tl.latest = nil
 }
 
 // gap is a time in which records of the scheduler were dropped.
@@ -191,6 +217,9 @@ func (tl *timelines) leaves(th *thread, r *schedRecord) {
 		s.state, s.why = stateRunnable, preempted
 	}
 	tl.enter(th, s)
+	if s.why == exited {
+		tl.ends(th, r.time)
+	}
 }
 
 // woke takes a sched_waking record. Waking a thread that does not sleep is
@@ -238,6 +267,7 @@ func (tl *timelines) task(r *rareRecord) {
 	case event.TaskExited:
 		if th := tl.known(r.tid); th != nil && th.state() != stateAsleep {
 			tl.enter(th, span{begin: r.time, state: stateAsleep, why: exited, syscall: -1, cpu: -1})
+			tl.ends(th, r.time)
 		}
 	}
 }

@@ -1,0 +1,93 @@
+package attribution
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+func TestEndedThreadsAreForgotten(t *testing.T) {
+	tp := created()
+	tp.post(worker, 2, 3, wr{id: 1}) // its need reaches back to here, until reaped
+	tp.reap(worker, 8, 9, event.Verb{WRID: 1}, 0)
+	for i := range uint64(20_000) {
+		at := 100 + i*1_000_000
+		tid := uint32(1000 + i)
+		start := tp.add(event.Event{Time: at, TID: tid, Kind: event.KindTask, Object: &event.Object{Task: &event.Task{Event: event.TaskStarted}}})
+		start.PID = tapePID
+		tp.add(event.Event{Time: at + 10, TID: 0, CPU: 1, Kind: event.KindSwitch, Flags: event.SwitchNextTarget, Sched: event.Sched{NextTID: tid, NextPID: tapePID}})
+		tp.add(event.Event{Time: at + 20, TID: tid, CPU: 1, Kind: event.KindSwitch, Flags: event.SwitchPrevTarget | event.SwitchPrevExited, Sched: event.Sched{PrevTID: tid, PrevPID: tapePID, PrevState: 64}})
+	}
+	e, _ := tp.play(t, Config{})
+	if n := len(e.threads.threads); n > 1100 {
+		t.Errorf("%d threads are known", n)
+	}
+}
+
+// TestTimelineMemoryIsBounded: a thread that switches without end while a WR is
+// pending keeps a bounded past.
+func TestTimelineMemoryIsBounded(t *testing.T) {
+	tp := created()
+	tp.post(worker, 2, 3, wr{id: 1})
+	for i := range uint64(50_000) {
+		tp.preempted(10+4*i, 0, worker, hog)
+		tp.runs(12+4*i, 0, worker, hog)
+		tp.interrupt(12+4*i, 13+4*i, worker, event.InterruptTimer, 236)
+	}
+	tp.reap(worker, 900_000, 900_001, event.Verb{WRID: 1, LastEmpty: 100, LastEmptyTID: worker}, 0)
+	e, rec := tp.play(t, Config{})
+	th := e.threads.known(worker)
+	if len(th.spans.buf) > spansMost || len(th.tops.buf) > spansMost || len(e.threads.cpus[0].buf) > spansMost {
+		t.Errorf("%d spans, %d interrupts, %d occupants", len(th.spans.buf), len(th.tops.buf), len(e.threads.cpus[0].buf))
+	}
+	checkCut(t, rec.last(t))
+}
+
+// TestWalk is the aggregates' view of a thread's time.
+func TestWalk(t *testing.T) {
+	tp := created()
+	tp.sleeps(10, 0, worker, amd64Futex, 0)
+	tp.wakes(20, hog, worker, 0, 0, 0)
+	tp.runs(25, 0, worker, 0)
+	e, _ := tp.play(t, Config{})
+	walk := func(tid uint32, begin, end uint64) string {
+		var got []string
+		e.threads.walk(tid, begin, end, func(state threadState, begin, end uint64, syscall int32) {
+			got = append(got, fmt.Sprint([]string{"unknown", "running", "runnable", "asleep"}[state], begin, "-", end, " ", syscall))
+		})
+		return strings.Join(got, ", ")
+	}
+	for _, test := range []struct {
+		tid        uint32
+		begin, end uint64
+		want       string
+	}{
+		{worker, 5, 30, "running5-10 -1, asleep10-20 202, runnable20-25 -1, running25-30 -1"},
+		{worker, 12, 18, "asleep12-18 202"},
+		{worker, 0, 3, "unknown0-1 -1, running1-3 -1"},
+		{helper, 5, 30, "unknown5-30 -1"},
+	} {
+		if got := walk(test.tid, test.begin, test.end); got != test.want {
+			t.Errorf("thread %d, %d to %d: got %s, want %s", test.tid, test.begin, test.end, got, test.want)
+		}
+	}
+}
+
+// TestWhoRanInstead: a task that came unseen stands for the time before it
+// leaves, and the idle task for nobody.
+func TestWhoRanInstead(t *testing.T) {
+	tp := created()
+	tp.preempted(100, 0, worker, hog)
+	tp.sw(200, 0, otherHog, 0, event.Sched{PrevState: 1}, 0) // the switch from hog was not recorded
+	tp.runs(300, 0, worker, 0)
+	e, _ := tp.play(t, Config{})
+	var got []string
+	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who culprit) {
+		got = append(got, fmt.Sprintf("%d-%d %s", begin, end, (&naming{}).culprit(&who)))
+	})
+	if s := strings.Join(got, ", "); s != "100-200 hog2 (pid 902), 200-300 " {
+		t.Error(s)
+	}
+}
