@@ -4,14 +4,13 @@ import "github.com/rdmatrace/rdmatrace/event"
 
 // openCall is the posting call that a thread is in.
 type openCall struct {
-	open     bool
-	number   uint32
-	begin    uint64
-	qp       *queuePair // nil for an SRQ
-	queue    *workQueue
-	seen     int32 // WRs recorded
-	left     int32 // of these, still pending
-	deferred int32 // of these, completed before the call returned
+	open   bool
+	number uint32
+	begin  uint64
+	qp     *queuePair // nil for an SRQ
+	queue  *workQueue
+	seen   int32 // WRs recorded
+	left   int32 // of these, still pending
 }
 
 const (

@@ -44,7 +44,6 @@ type trueWR struct {
 	id        uint64
 	wrID      uint64
 	qp        *trueQP
-	receive   bool
 	begin     uint64
 	done      uint64
 	signalled bool

@@ -30,10 +30,8 @@ func (s *sim) post(tid uint32, q *trueQP, then func()) {
 	at := max(s.now+s.upTo(5), q.locked+1)
 	q.locked = at
 	s.in(at-s.now, func() {
-		taken := n
-		if q.failed || q.epoch != epoch {
-			taken = 0
-		} else {
+		taken := 0
+		if !q.failed && q.epoch == epoch {
 			taken = min(n, s.depth-len(q.sq))
 			if s.builder && taken < n {
 				taken = 0
