@@ -86,7 +86,7 @@ func middle(a, b uint64) uint64 { return a + (b-a)/2 }
 // Only the first completion after the wakeup caused it.
 func (e *Engine) interruptedSleep(m *measured, c *verbRecord, kind *flightKind, cq *completionQueue) bool {
 	th := e.threads.known(c.tid)
-	if th == nil || th.spans.len() < 2 {
+	if th == nil || th.spans.len() < 2 || th.spans.last().begin <= m.doneLow {
 		return false
 	}
 	e.walker.cq = cq

@@ -6,36 +6,30 @@ import (
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
-// stream makes a realistic flow of events for ever: per round, on each of
+// stream is a realistic flow of events without end: per round, on each of
 // several queue pairs a list of an unsignalled and a signalled WR, their
 // completions, and now and then a sleep on the CQ, a preemption, an interrupt.
-// CPUs' records come one CPU after the other, as rings are drained.
+// CPUs' records come one CPU after the other, as rings are drained. It is made
+// once; each time it is played again it is shifted in time.
 type stream struct {
-	round   uint64
-	calls   uint32
-	pending []event.Event
-	next    int
+	round  uint64
+	calls  uint32
+	events []event.Event
+	next   int
 }
 
 const (
-	streamQPs   = 16
-	streamRound = 40_000 // ns
-	streamBatch = 50     // rounds that are drained together
+	streamQPs    = 16
+	streamRound  = 40_000 // ns
+	streamBatch  = 50     // rounds that are drained together
+	streamRounds = 1000
 )
 
-func (s *stream) setUp(e *Engine) {
-	for i := range uint64(streamQPs) {
-		qp := &event.QP{Addr: tapeQP + i*0x100, Num: tapeNum + uint32(i), Type: 2, State: 3, SendCQ: tapeCQ, RecvCQ: tapeCQ, MaxSendWR: 128}
-		e.Add(&event.Event{Time: 1, PID: tapePID, Kind: event.KindQP, Object: &event.Object{Event: event.ObjectCreated, QP: qp}})
-	}
-}
-
-// event gives the next one.
-func (s *stream) event() *event.Event {
-	if s.next == len(s.pending) {
-		s.pending, s.next = s.pending[:0], 0
+func newStream() *stream {
+	s := new(stream)
+	for s.round < streamRounds {
 		first := s.round
-		for cpu := range uint16(2) {
+		for cpu := range 2 {
 			s.round = first
 			for range streamBatch {
 				s.round++
@@ -47,12 +41,39 @@ func (s *stream) event() *event.Event {
 			}
 		}
 	}
-	s.next++
-	return &s.pending[s.next-1]
+	return s
+}
+
+// event gives the next one.
+func (s *stream) event() *event.Event {
+	ev := &s.events[s.next]
+	if s.next++; s.next == len(s.events) {
+		s.next = 0
+	}
+	return ev
+}
+
+// shift an event that was played to the next time round.
+func (s *stream) shift(ev *event.Event) {
+	const period = streamRounds * streamRound
+	ev.Time += period
+	ev.Verb.Begin += period
+	ev.Verb.LastEmpty += period
+	ev.Verb.Call += s.calls
+	ev.Verb.WQE += 2 * streamRounds & 0xffff
+	ev.IRQ.Begin += period
+	ev.Sched.InterruptBegin += period
+}
+
+func (s *stream) setUp(e *Engine) {
+	for i := range uint64(streamQPs) {
+		qp := &event.QP{Addr: tapeQP + i*0x100, Num: tapeNum + uint32(i), Type: 2, State: 3, SendCQ: tapeCQ, RecvCQ: tapeCQ, MaxSendWR: 128}
+		e.Add(&event.Event{Time: 1, PID: tapePID, Kind: event.KindQP, Object: &event.Object{Event: event.ObjectCreated, QP: qp}})
+	}
 }
 
 func (s *stream) add(at uint64, kind event.Kind, flags uint32, v event.Verb) {
-	s.pending = append(s.pending, event.Event{
+	s.events = append(s.events, event.Event{
 		Time: s.round*streamRound + at, PID: tapePID, TID: worker, Kind: kind, Flags: flags, Verb: v,
 	})
 }
@@ -84,7 +105,7 @@ func (s *stream) verbs() {
 func (s *stream) host() {
 	base := s.round * streamRound
 	sw := func(at uint64, prev, next uint32, state uint32, flags uint32) {
-		s.pending = append(s.pending, event.Event{
+		s.events = append(s.events, event.Event{
 			Time: base + at, PID: groupOf(prev), TID: prev, CPU: 1, Kind: event.KindSwitch, Flags: flags,
 			Sched: event.Sched{
 				PrevTID: prev, PrevPID: groupOf(prev), NextTID: next, NextPID: groupOf(next), PrevState: state,
@@ -98,12 +119,12 @@ func (s *stream) host() {
 		sw(17_000, hog, worker, 0, event.SwitchNextTarget)
 	case 4:
 		sw(15_000, worker, 0, 1, event.SwitchPrevTarget)
-		s.pending = append(s.pending, event.Event{Time: base + 16_000, PID: 0, TID: 0, CPU: 1, Kind: event.KindWaking, Sched: event.Sched{
+		s.events = append(s.events, event.Event{Time: base + 16_000, PID: 0, TID: 0, CPU: 1, Kind: event.KindWaking, Sched: event.Sched{
 			NextTID: worker, NextPID: tapePID, Interrupt: event.InterruptDevice, Vec: 27, InterruptBegin: base + 15_900,
 		}})
 		sw(17_000, 0, worker, 0, event.SwitchNextTarget)
 	default:
-		s.pending = append(s.pending, event.Event{Time: base + 25_000, PID: tapePID, TID: worker, CPU: 1, Kind: event.KindInterrupt, IRQ: event.Interrupt{
+		s.events = append(s.events, event.Event{Time: base + 25_000, PID: tapePID, TID: worker, CPU: 1, Kind: event.KindInterrupt, IRQ: event.Interrupt{
 			Begin: base + 24_000, Kind: event.InterruptTimer, Vec: 236,
 		}})
 	}
@@ -123,14 +144,42 @@ func BenchmarkEngine(b *testing.B) { benchmarkEngine(b, newEngine(Config{}, new(
 func BenchmarkEngineAndAggregates(b *testing.B) { benchmarkEngine(b, New(Config{})) }
 
 func benchmarkEngine(b *testing.B, e *Engine) {
-	s := new(stream)
+	s := newStream()
 	s.setUp(e)
+	play := func() {
+		ev := s.event()
+		e.Add(ev)
+		s.shift(ev)
+	}
 	for range 1_000_000 { // to steady state
-		e.Add(s.event())
+		play()
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		e.Add(s.event())
+		play()
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mevents/s")
+}
+
+// TestSteadyState: after a while no event costs an allocation, and all of the
+// stream is measured.
+func TestSteadyState(t *testing.T) {
+	s, out := newStream(), new(nothing)
+	e := newEngine(Config{}, out)
+	s.setUp(e)
+	play := func() {
+		ev := s.event()
+		e.Add(ev)
+		s.shift(ev)
+	}
+	for range 400_000 {
+		play()
+	}
+	if n := testing.AllocsPerRun(100_000, play); n != 0 {
+		t.Errorf("%v allocations an event", n)
+	}
+	e.close()
+	if b := e.ledger.books[0]; b.Excluded+b.Lost+b.Flushed > 0 || out.wrs != (b.Posted-b.Outstanding)/2 {
+		t.Errorf("%d measured, books %+v", out.wrs, b)
+	}
 }

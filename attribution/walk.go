@@ -35,6 +35,10 @@ const never = 1<<64 - 1
 
 // thread walks [begin, end] of th and appends its segments to w.segments.
 func (w *walker) thread(th *thread, begin, end uint64) {
+	if begin < end && w.tl.undisturbed(th, begin) {
+		w.runs(begin, end, th.tid, th.spans.last().cpu, 0)
+		return
+	}
 	out := w.segments
 	w.segments = w.base[:0]
 	w.span(th, begin, end)
