@@ -141,7 +141,7 @@ func (a *aggregates) learn(d *delayed) {
 		return
 	}
 	f.seen++
-	if !w.known || !certain(m) {
+	if !w.known || !f.certain(m) {
 		return
 	}
 	// Behind a full set of READs in flight the wire time is not the path's.
@@ -160,13 +160,6 @@ func (a *aggregates) learn(d *delayed) {
 	if f.due() {
 		f.fitLine(&a.fits, port.link)
 	}
-}
-
-// certain: the doubt about done is a small part of the wire time.
-func certain(m *measured) bool {
-	const always = 100 // ns
-	wire := max(m.done, m.postEnd) - m.postEnd
-	return m.doneHigh-m.doneLow <= max(always, wire/10)
 }
 
 // settle splits the wire of a WR and adds it to all sums.

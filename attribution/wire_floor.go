@@ -19,11 +19,12 @@ import "math/bits"
 type floor struct {
 	key    floorKey
 	points [floorPoints]*floorPoint
-	seen   int64 // WRs, those in doubt included
-	count  int64 // WRs learnt from
-	idle   int64 // of them with nothing in front on their queue pair
-	refit  int64 // count at which the fit is due again
-	split  int64 // WRs split by it
+	seen   int64  // WRs, those in doubt included
+	least  uint64 // of what the wire can have taken at most, over those, ns
+	count  int64  // WRs learnt from
+	idle   int64  // of them with nothing in front on their queue pair
+	refit  int64  // count at which the fit is due again
+	split  int64  // WRs split by it
 
 	fit fit
 }
@@ -106,6 +107,18 @@ func (f *floor) learn(ahead, others, size, wire uint64) {
 		f.idle++
 		p.idle++
 	}
+}
+
+// certain says whether m may teach: it was done, give or take half its doubt,
+// when it is said to have been, to 1 us or a tenth of what the quickest took.
+// What m itself took must not matter: else the slow ones alone would teach
+// where the doubt of all is the same, and the floor would be theirs.
+func (f *floor) certain(m *measured) bool {
+	const always = 1_000 // ns
+	if most := max(m.doneHigh, m.postEnd) - m.postEnd; f.seen == 1 || most < f.least {
+		f.least = most
+	}
+	return (m.doneHigh-m.doneLow)/2 <= max(always, f.least/10)
 }
 
 // due says whether enough was learnt since the last fit: a quarter more.
