@@ -74,7 +74,7 @@ func checkTruth(t reporter, s *sim, rec *recorder) {
 			t.Fatalf("WR %d is paired with the completion of %d", w.id, m.reapCPU)
 		}
 		if w.done < m.doneLow || w.done > m.doneHigh {
-			if missed++; missed > 5+len(rec.wrs)/50 {
+			if missed++; missed > 5+len(rec.wrs)/20 {
 				t.Fatalf("WR %d done at %d, said to be in [%d, %d]", w.id, w.done, m.doneLow, m.doneHigh)
 			}
 		}
