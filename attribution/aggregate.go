@@ -185,7 +185,9 @@ func (a *aggregates) settle(d *delayed) {
 	k := &a.sends
 	if m.receive {
 		k = &a.receives
-		q.peerWait.add(m.peerWait)
+		if !m.unmatched {
+			q.peerWait.add(m.peerWait)
+		}
 	} else {
 		a.queueCell(q, m.postTID).add(p, m.bytes)
 		a.series.add(m.reap, p, m.postBegin)

@@ -60,11 +60,16 @@ func (e *Engine) pair(c *verbRecord, cq *completionQueue) {
 	} else {
 		learnCQ(&qp.sendCQ, cq)
 	}
-	if i, by := e.find(qp, q, c); i >= 0 {
-		e.take(qp, q, i, c, cq)
-		if by != unproven && !q.proven() && !q.anchor.isLossy(c.time) {
-			q.prove(by)
+	i, by := e.find(qp, q, c)
+	if i < 0 {
+		if q.receive {
+			e.measureReceive(qp, c, cq)
 		}
+		return
+	}
+	e.take(qp, q, i, c, cq)
+	if by != unproven && !q.proven() && !q.anchor.isLossy(c.time) {
+		q.prove(by)
 	}
 }
 

@@ -16,6 +16,9 @@ func (e *Engine) finish(qp *queuePair, q *workQueue, p *pending, c *verbRecord, 
 	how := e.verdict(p, c)
 	switch {
 	case how != settledMeasured:
+		if q.receive {
+			e.measureReceive(qp, c, cq)
+		}
 	case p.postEnd == 0:
 		e.deferred = append(e.deferred, deferredWR{qp, cq, *p, *c, with})
 	default:
@@ -107,11 +110,22 @@ func (e *Engine) measure(qp *queuePair, q *workQueue, p *pending, c *verbRecord,
 	cq.fire(m.doneHigh)
 	e.cut(m, p, c, cq)
 	e.chargeProbes(m, p, c)
+	if m.unmatched = p.index < 0; m.unmatched {
+		m.postBegin, m.postEnd = m.done, m.done
+	}
 	if m.receive {
 		m.peerWait = m.done - m.postBegin
 	}
 	m.demand = e.demandOf(m, q, c)
 	e.hand(m, q)
+}
+
+// measureReceive measures a receive whose post is not known. What happened since
+// it was done does not depend on that; how long it waited for the peer does.
+func (e *Engine) measureReceive(qp *queuePair, c *verbRecord, cq *completionQueue) {
+	begin := min(e.threads.origin, c.time)
+	p := pending{index: -1, postBegin: begin, postEnd: begin, chained: 1}
+	e.measure(qp, nil, &p, c, cq, retired{})
 }
 
 // submits keep what was not plain submit in posting calls, from their return

@@ -32,6 +32,9 @@ type measured struct {
 	// receives they cut [done, reap], and peerWait is [post_recv, done].
 	segments []segment
 	peerWait uint64
+	// unmatched: a receive whose post is not known. Its index is -1, and peerWait
+	// means nothing.
+	unmatched bool
 	// uncertain: the doubt exceeds 1 us and 10 % of the latency; the doubtful
 	// part is a segment of class Undecided.
 	uncertain bool

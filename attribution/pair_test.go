@@ -367,16 +367,25 @@ var pairings = []struct {
 			t.reap(worker, 28, 30, event.Verb{WRID: 555, Opcode: 128}, 0) // posted before we looked
 			t.reap(worker, 38, 40, event.Verb{WRID: 100, Opcode: 129}, 0)
 		},
-		want: "recv 1@20 recv 0@40", send: "0 0 0 0 0 0", recv: "3 2 1 0 0 0",
+		want: "recv 1@20 recv ?@30 recv 0@40", send: "0 0 0 0 0 0", recv: "3 2 1 0 0 0",
 	},
 	{
-		name: "a shared receive queue with one wr_id says nothing",
+		name: "a shared receive queue with one wr_id does not say which",
 		tape: func(t *tape) {
 			t.qp(1, event.ObjectCreated, func(q *event.QP) { q.SRQ = tapeSRQ })
 			t.post(worker, 5, 6, wr{id: 7, flags: event.WRReceive | event.WRSRQ}, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
 			t.reap(worker, 18, 20, event.Verb{WRID: 7, Opcode: 128}, 0)
 		},
-		want: "", send: "0 0 0 0 0 0", recv: "2 0 1 0 0 1",
+		want: "recv ?@20", send: "0 0 0 0 0 0", recv: "2 0 1 0 0 1",
+	},
+	{
+		name: "receives of a queue pair that was alive: their latency is known, their wait is not",
+		tape: func(t *tape) {
+			t.found(128)
+			t.post(worker, 5, 6, wr{id: 7, flags: event.WRReceive})
+			t.reap(worker, 18, 20, event.Verb{WRID: 7, Opcode: 128, LastEmpty: 19, LastEmptyTID: worker}, 0)
+		},
+		want: "recv ?@20", send: "0 0 0 0 0 0", recv: "1 0 0 0 0 1",
 	},
 	{
 		name: "a new image of the process has no queue pairs",
@@ -432,6 +441,9 @@ func TestPairing(t *testing.T) {
 				}
 				checkCut(t, m)
 				s := fmt.Sprintf("%d@%d", m.index, m.reap/us)
+				if m.unmatched {
+					s = fmt.Sprintf("?@%d", m.reap/us)
+				}
 				if m.receive {
 					s = "recv " + s
 				}
