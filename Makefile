@@ -37,6 +37,10 @@ test: ## everything: packages, builds, linters and all tests; as root
 	$(MAKE) lint check-generated
 	GO=$(GO) $(RUNNER) -- .ci/test
 
+.PHONY: e2e
+e2e: deps build testbed ## real programs on the software device against its truth log; as root
+	$(GO) test -count=1 -timeout 20m ./testbed/e2e
+
 .PHONY: unit
 unit: ## the tests that are quick and need no root
 	$(GO) test ./event/... ./capture/... ./attribution/... ./export/... ./internal/...

@@ -36,7 +36,6 @@ type simConfig struct {
 	unseen    int // one in so many posts is made past the probes, 0: none
 	knowSig   bool
 	knowDepth bool
-	recvs     bool
 }
 
 // trueWR is the truth about a work request.

@@ -1,3 +1,5 @@
+//go:build pollprobe
+
 package tracer
 
 import (
@@ -213,4 +215,16 @@ func spoil(k *kernel) error {
 		}
 	}
 	return nil
+}
+
+// counter is the value of a named counter of the Context.
+func (r *recording) counter(t *testing.T, name string) uint64 {
+	t.Helper()
+	for _, c := range r.context.Counters {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q in %v", name, r.context.Counters)
+	return 0
 }
