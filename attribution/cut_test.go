@@ -165,6 +165,16 @@ var cuts = []struct {
 		want: "submit 10-12, unsplit 12-30, handler 30-40 irq 27, runqueue 40-45, late-poll 45-49, reap 49-50",
 	},
 	{
+		name:      "woken while it was falling asleep",
+		postBegin: 10, postEnd: 12, done: 14, reap: 50, pollBegin: 49,
+		tape: func(t *tape) {
+			t.wakes(15, nicDaemon, worker, 0, 0, 0)
+			t.sleeps(16, 0, worker, amd64Read, tapeFD)
+			t.runs(45, 0, worker, hog)
+		},
+		want: "submit 10-12, unsplit 12-14, late-poll 14-16, runqueue 16-45 hog (pid 900), late-poll 45-49, reap 49-50",
+	},
+	{
 		name:      "a dispatcher is woken and wakes the reaper",
 		postBegin: 10, postEnd: 12, done: 20, reap: 80, pollBegin: 78,
 		tape: func(t *tape) {

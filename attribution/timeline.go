@@ -49,6 +49,7 @@ type thread struct {
 	pid, tid uint32
 	spans    ring[span]
 	wakes    ring[wake]
+	early    wake        // came while it ran, since it came to the CPU last
 	tops     ring[onTop] // in the order of their ends
 	call     openCall
 }
@@ -187,10 +188,26 @@ func (tl *timelines) switched(r *schedRecord) {
 	}
 	if r.NextTID != 0 {
 		if th := tl.member(r.NextPID, r.NextTID, r.flags&event.SwitchNextTarget != 0); th != nil {
-			tl.enter(th, span{begin: r.time, state: stateRunning, syscall: -1, cpu: int32(r.cpu)})
+			tl.arrives(th, r)
 		}
 	}
 }
+
+// arrives on the CPU. A sleep that nothing was seen to end, but just before
+// which there was a waking, was none: the waker came between the thread's
+// setting its state and its leaving the CPU.
+func (tl *timelines) arrives(th *thread, r *schedRecord) {
+	if th.state() == stateAsleep {
+		if s := th.spans.last(); th.early.time != 0 && th.early.time+justBefore >= s.begin {
+			*s = span{begin: s.begin, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: tl.keep(th, th.early)}
+		}
+	}
+	th.early.time = 0
+	tl.enter(th, span{begin: r.time, state: stateRunning, syscall: -1, cpu: int32(r.cpu)})
+}
+
+// justBefore: a waking may come so long before the switch that follows it, ns.
+const justBefore = 20_000
 
 func (tl *timelines) member(pid, tid uint32, target bool) *thread {
 	if target {
@@ -222,13 +239,9 @@ func (tl *timelines) leaves(th *thread, r *schedRecord) {
 	}
 }
 
-// woke takes a sched_waking record. Waking a thread that does not sleep is
-// harmless and frequent.
+// woke takes a sched_waking record.
 func (tl *timelines) woke(r *schedRecord) {
 	th := tl.thread(r.NextPID, r.NextTID)
-	if s := th.state(); s == stateRunning || s == stateRunnable {
-		return
-	}
 	w := wake{
 		time: r.time, tid: r.tid, pid: r.pid, comm: r.PrevComm,
 		interrupt: r.Interrupt, vec: r.Vec, interruptBegin: r.InterruptBegin,
@@ -236,9 +249,20 @@ func (tl *timelines) woke(r *schedRecord) {
 	if w.interrupt != event.InterruptNone && (w.interruptBegin == 0 || w.interruptBegin > r.time) {
 		w.interruptBegin = r.time
 	}
+	switch th.state() {
+	case stateRunning:
+		th.early = w
+	case stateRunnable:
+	default:
+		tl.enter(th, span{begin: r.time, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: tl.keep(th, w)})
+	}
+}
+
+// keep a wake, and give what a span refers to it by.
+func (tl *timelines) keep(th *thread, w wake) uint64 {
 	makeRoom(&th.wakes, func(i uint64) uint64 { return th.wakes.at(i).time }, tl.need)
 	th.wakes.push(w)
-	tl.enter(th, span{begin: r.time, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: th.wakes.next})
+	return th.wakes.next
 }
 
 // interrupted takes an interrupt that ran on top of a thread.
