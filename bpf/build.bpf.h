@@ -15,14 +15,14 @@ enum build_setter {
 	SET_INLINE_LIST,	/* (qp, n, ibv_data_buf *) */
 };
 
-/* The bracket that the thread is in; counts calls that belong to none. */
-static __always_inline struct build_state *build_self(void)
+/* The thread, if it is inside a bracket; counts calls that belong to none. */
+static __always_inline struct thread *build_hit(struct pt_regs *ctx)
 {
 	struct thread *t;
 
 	if (!open)
 		return NULL;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t)
 		return NULL;
 	if (!t->build.begin) {
@@ -31,7 +31,7 @@ static __always_inline struct build_state *build_self(void)
 		return NULL;
 	}
 	t->build.traps++;
-	return &t->build;
+	return t;
 }
 
 /* The WR begun last, NULL past BUILD_MAX. */
@@ -53,7 +53,7 @@ int build_start(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t)
 		return 0;
 	t->build.begin = bpf_ktime_get_ns();
@@ -73,12 +73,14 @@ int build_start(struct pt_regs *ctx)
 SEC("uprobe")
 int build_wr(struct pt_regs *ctx)
 {
-	struct build_state *b = build_self();
+	struct thread *t = build_hit(ctx);
 	struct verbs_qp_ex_wr wr;
+	struct build_state *b;
 	struct built_wr *w;
 
-	if (!b)
+	if (!t)
 		return 0;
+	b = &t->build;
 	b->count++;
 	w = build_last(b);
 	if (!w) {
@@ -108,13 +110,13 @@ int build_wr(struct pt_regs *ctx)
 SEC("uprobe")
 int build_data(struct pt_regs *ctx)
 {
-	struct build_state *b = build_self();
+	struct thread *t = build_hit(ctx);
 	struct built_wr *w;
 	__u64 sge;
 
-	if (!b)
+	if (!t)
 		return 0;
-	w = build_last(b);
+	w = build_last(&t->build);
 	if (!w)
 		return 0;
 	switch (bpf_get_attach_cookie(ctx) & 0xff) {
@@ -139,12 +141,12 @@ int build_data(struct pt_regs *ctx)
 SEC("uprobe")
 int build_ud_addr(struct pt_regs *ctx)
 {
-	struct build_state *b = build_self();
+	struct thread *t = build_hit(ctx);
 	struct built_wr *w;
 
-	if (!b)
+	if (!t)
 		return 0;
-	w = build_last(b);
+	w = build_last(&t->build);
 	if (w)
 		w->remote_qpn = PT_REGS_PARM3(ctx);
 	return 0;
@@ -193,12 +195,10 @@ int build_complete_enter(struct pt_regs *ctx)
 	struct thread *t;
 	__u32 i;
 
-	b = build_self();
-	if (!b)
-		return 0;
-	t = thread_self();
+	t = build_hit(ctx);
 	if (!t)
 		return 0;
+	b = &t->build;
 	c.time = bpf_ktime_get_ns();
 	c.begin = b->begin;
 	c.qp = b->qp;
@@ -223,7 +223,7 @@ int build_complete_exit(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t || !t->build.begin || !t->build.call)
 		return 0;
 	b = &t->build;
@@ -250,10 +250,10 @@ int build_complete_exit(struct pt_regs *ctx)
 SEC("uprobe")
 int build_abort(struct pt_regs *ctx)
 {
-	struct build_state *b = build_self();
+	struct thread *t = build_hit(ctx);
 
-	if (b)
-		b->begin = 0;
+	if (t)
+		t->build.begin = 0;
 	return 0;
 }
 

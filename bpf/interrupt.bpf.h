@@ -45,6 +45,7 @@ static __always_inline void interrupt_emit(const struct interrupt_state *s, __u6
 	struct out o;
 
 	out_open(&o);
+	o.wake = BPF_RB_NO_WAKEUP; /* a wakeup is an interrupt: it must not cause the next one */
 	rec = out_reserve(&o, sizeof(*rec), RECORD_INTERRUPT, now);
 	if (!rec)
 		return;

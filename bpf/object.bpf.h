@@ -51,7 +51,7 @@ static __always_inline struct qp_record *qp_reserve(struct out *o, enum object_e
 SEC("uprobe")
 int create_qp_enter(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 
 	if (!t)
 		return 0;
@@ -63,7 +63,7 @@ int create_qp_enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int create_qp_exit(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 	struct verbs_qp_init_attr attr;
 	struct qp_record *rec;
 	struct out o;
@@ -101,7 +101,7 @@ int create_qp_exit(struct pt_regs *ctx)
 SEC("uprobe")
 int modify_qp_enter(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 
 	if (!t)
 		return 0;
@@ -144,7 +144,7 @@ static __always_inline void qp_attributes(struct qp_record *rec, const struct ve
 SEC("uretprobe")
 int modify_qp_exit(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 	struct verbs_qp_attr attr;
 	struct qp_record *rec;
 	bool ready = false;
@@ -180,7 +180,7 @@ int destroy_qp_enter(struct pt_regs *ctx)
 	struct qp_record *rec;
 	struct out o;
 
-	if (!thread_self())
+	if (!thread_hit(ctx))
 		return 0;
 	out_open(&o);
 	rec = qp_reserve(&o, OBJECT_DESTROYED, PT_REGS_PARM1(ctx));
@@ -211,7 +211,7 @@ static __always_inline struct cq_record *cq_reserve(struct out *o, enum object_e
 SEC("uprobe")
 int init_cq_enter(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 	struct cq_record *rec;
 	struct verbs_cq head;
 	struct out o;
@@ -241,7 +241,7 @@ int init_cq_enter(struct pt_regs *ctx)
 SEC("uprobe")
 int create_cq_enter(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 
 	if (t)
 		t->cq_vector = (__u32)PT_REGS_PARM4(ctx) + 1;
@@ -252,7 +252,7 @@ int create_cq_enter(struct pt_regs *ctx)
 SEC("uprobe")
 int create_cq_ex_enter(struct pt_regs *ctx)
 {
-	struct thread *t = thread_self();
+	struct thread *t = thread_hit(ctx);
 	__u32 vector;
 
 	if (!t)
@@ -271,7 +271,7 @@ int destroy_cq_enter(struct pt_regs *ctx)
 	struct cq_record *rec;
 	struct out o;
 
-	if (!thread_self())
+	if (!thread_hit(ctx))
 		return 0;
 	out_open(&o);
 	rec = cq_reserve(&o, OBJECT_DESTROYED, key.object);
@@ -309,7 +309,7 @@ int open_device_exit(struct pt_regs *ctx)
 {
 	__u64 context = PT_REGS_RC(ctx);
 
-	if (!context || !thread_self())
+	if (!context || !thread_hit(ctx))
 		return 0;
 	if (context_emit(OBJECT_CREATED, context))
 		hold_if_ours();
@@ -319,7 +319,7 @@ int open_device_exit(struct pt_regs *ctx)
 SEC("uprobe")
 int close_device_enter(struct pt_regs *ctx)
 {
-	if (thread_self())
+	if (thread_hit(ctx))
 		context_emit(OBJECT_DESTROYED, PT_REGS_PARM1(ctx));
 	return 0;
 }
@@ -335,7 +335,7 @@ int library_enter(struct pt_regs *ctx)
 	struct library_record *rec;
 	struct out o;
 
-	if (!thread_self())
+	if (!thread_hit(ctx))
 		return 0;
 	out_open_urgent(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_LIBRARY, now);

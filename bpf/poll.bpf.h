@@ -121,7 +121,7 @@ int poll_enter(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t)
 		return 0;
 	t->poll.cq = PT_REGS_PARM1(ctx);
@@ -161,7 +161,7 @@ int poll_exit(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t || !t->poll.begin)
 		return 0;
 	if (t->poll.mode == POLL_SITE && n >= 0) {
@@ -209,7 +209,7 @@ int poll_ex_enter(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t)
 		return 0;
 	t->poll.cq = PT_REGS_PARM1(ctx);
@@ -231,7 +231,7 @@ int poll_ex_exit(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t || !t->poll.begin)
 		return 0;
 	r.begin = t->poll.begin;
@@ -285,7 +285,7 @@ int req_notify_enter(struct pt_regs *ctx)
 	struct out o;
 	__u64 now;
 
-	if (!open || !thread_self())
+	if (!open || !thread_hit(ctx))
 		return 0;
 	now = bpf_ktime_get_ns();
 	out_open(&o);

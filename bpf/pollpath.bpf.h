@@ -57,7 +57,7 @@ int poll_site(struct pt_regs *ctx)
 		return 0;
 	number = slot_of(ctx);
 	slot = slot_at(number);
-	t = slot ? thread_self() : NULL;
+	t = slot ? thread_hit(ctx) : NULL;
 	if (!t)
 		return 0;
 	/* What its entry decided, where that was seen, is true for all of a poll. */

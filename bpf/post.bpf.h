@@ -184,7 +184,7 @@ static __always_inline bool post_begin(struct pt_regs *ctx, struct thread **thre
 
 	if (!open)
 		return false;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t)
 		return false;
 	c->time = bpf_ktime_get_ns();
@@ -275,7 +275,7 @@ int post_exit(struct pt_regs *ctx)
 
 	if (!open)
 		return 0;
-	t = thread_self();
+	t = thread_hit(ctx);
 	if (!t || !t->post.begin)
 		return 0;
 	now = bpf_ktime_get_ns();

@@ -309,6 +309,7 @@ type RdmaStats struct {
 		Count uint64
 		Last  uint64
 	}
+	Woken uint64
 }
 
 type RdmaSwitchRecord struct {
@@ -494,6 +495,7 @@ const (
 	RdmaMapCqs                 = "cqs"
 	RdmaMapPosters             = "posters"
 	RdmaMapRings               = "rings"
+	RdmaMapSiteHits            = "site_hits"
 	RdmaMapSites               = "sites"
 	RdmaMapStats               = "stats"
 	RdmaMapTargets             = "targets"
@@ -652,14 +654,15 @@ type RdmaProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RdmaMapSpecs struct {
-	Cpus    *ebpf.MapSpec `ebpf:"cpus"`
-	Cqs     *ebpf.MapSpec `ebpf:"cqs"`
-	Posters *ebpf.MapSpec `ebpf:"posters"`
-	Rings   *ebpf.MapSpec `ebpf:"rings"`
-	Sites   *ebpf.MapSpec `ebpf:"sites"`
-	Stats   *ebpf.MapSpec `ebpf:"stats"`
-	Targets *ebpf.MapSpec `ebpf:"targets"`
-	Threads *ebpf.MapSpec `ebpf:"threads"`
+	Cpus     *ebpf.MapSpec `ebpf:"cpus"`
+	Cqs      *ebpf.MapSpec `ebpf:"cqs"`
+	Posters  *ebpf.MapSpec `ebpf:"posters"`
+	Rings    *ebpf.MapSpec `ebpf:"rings"`
+	SiteHits *ebpf.MapSpec `ebpf:"site_hits"`
+	Sites    *ebpf.MapSpec `ebpf:"sites"`
+	Stats    *ebpf.MapSpec `ebpf:"stats"`
+	Targets  *ebpf.MapSpec `ebpf:"targets"`
+	Threads  *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // RdmaVariableSpecs contains global variables before they are loaded into the kernel.
@@ -704,14 +707,15 @@ func (o *RdmaObjects) Close() error {
 //
 // It can be passed to LoadRdmaObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RdmaMaps struct {
-	Cpus    *ebpf.Map `ebpf:"cpus"`
-	Cqs     *ebpf.Map `ebpf:"cqs"`
-	Posters *ebpf.Map `ebpf:"posters"`
-	Rings   *ebpf.Map `ebpf:"rings"`
-	Sites   *ebpf.Map `ebpf:"sites"`
-	Stats   *ebpf.Map `ebpf:"stats"`
-	Targets *ebpf.Map `ebpf:"targets"`
-	Threads *ebpf.Map `ebpf:"threads"`
+	Cpus     *ebpf.Map `ebpf:"cpus"`
+	Cqs      *ebpf.Map `ebpf:"cqs"`
+	Posters  *ebpf.Map `ebpf:"posters"`
+	Rings    *ebpf.Map `ebpf:"rings"`
+	SiteHits *ebpf.Map `ebpf:"site_hits"`
+	Sites    *ebpf.Map `ebpf:"sites"`
+	Stats    *ebpf.Map `ebpf:"stats"`
+	Targets  *ebpf.Map `ebpf:"targets"`
+	Threads  *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *RdmaMaps) Close() error {
@@ -720,6 +724,7 @@ func (m *RdmaMaps) Close() error {
 		m.Cqs,
 		m.Posters,
 		m.Rings,
+		m.SiteHits,
 		m.Sites,
 		m.Stats,
 		m.Targets,

@@ -23,6 +23,24 @@ struct out {
 	__u32 cpu;
 };
 
+/*
+ * A forced wakeup raises an interrupt, which on top of a target's thread is a
+ * record as well.  Without a pause between them a ring that is filling up
+ * while the reader cannot run would interrupt the target without end.
+ */
+#define WAKE_PAUSE_NS 1000000
+
+static __always_inline bool wake_due(void)
+{
+	struct stats *s = stats_here();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!s || now - s->woken < WAKE_PAUSE_NS)
+		return false;
+	s->woken = now;
+	return true;
+}
+
 static __always_inline void out_open(struct out *o)
 {
 	o->cpu = bpf_get_smp_processor_id();
@@ -30,7 +48,7 @@ static __always_inline void out_open(struct out *o)
 	o->ring = bpf_map_lookup_elem(&rings, &o->cpu);
 	if (!o->ring)
 		count(COUNT_NO_RING);
-	else if (bpf_ringbuf_query(o->ring, BPF_RB_AVAIL_DATA) > wake_bytes)
+	else if (bpf_ringbuf_query(o->ring, BPF_RB_AVAIL_DATA) > wake_bytes && wake_due())
 		o->wake = BPF_RB_FORCE_WAKEUP;
 }
 

@@ -36,6 +36,7 @@ struct loss {
 struct stats {
 	__u64 counter[COUNTERS];
 	struct loss dropped[RECORD_KINDS];	/* ring full, by kind of record */
+	__u64 woken;	/* when this CPU last woke the reader for a full ring */
 };
 
 struct {

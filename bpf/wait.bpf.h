@@ -82,4 +82,26 @@ static __always_inline struct thread *thread_self(void)
 	return t;
 }
 
+/* Hits of each probe while the gate is open; a probe's cookie has its number above SITE_SHIFT. */
+#define SITE_SHIFT	32
+#define SITES_MAX	4096
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SITES_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} site_hits SEC(".maps");
+
+/* Counts the hit of a probe, and gives the thread that took it. */
+static __always_inline struct thread *thread_hit(struct pt_regs *ctx)
+{
+	__u32 site = bpf_get_attach_cookie(ctx) >> SITE_SHIFT;
+	__u64 *hits = bpf_map_lookup_elem(&site_hits, &site);
+
+	if (hits)
+		__sync_fetch_and_add(hits, 1);
+	return thread_self();
+}
+
 #endif

@@ -60,6 +60,7 @@ type site struct {
 	fn     locate.Function
 	offset uint64 // of the probe in the file
 	cookie uint64
+	number uint32 // what its hits are counted by
 }
 
 // batch is what one uprobe_multi link holds: the sites of one program in one library.
@@ -151,6 +152,7 @@ func (a *attacher) attachFile(lib *locate.Library, plan func(*os.File) []*batch)
 		return 0, fmt.Errorf("read %s of process %d: %w", lib.Path, a.pid, err)
 	}
 	batches := plan(file)
+	a.kernel.sites.number(batches)
 	n, err := a.attachAll(ex, batches)
 	a.report(batches, err)
 	return n, err
@@ -312,8 +314,9 @@ func attachSingle(ex *link.Executable, b *batch, s site, prog *ebpf.Program, pid
 
 // siteReport is what came of one site.
 type siteReport struct {
-	key   siteKey
-	probe event.Probe
+	key     siteKey
+	probe   event.Probe
+	numbers []uint32 // of every attachment
 }
 
 // report keeps what came of the batches' sites for the Context; a later try
@@ -331,11 +334,12 @@ func (a *attacher) report(batches []*batch, err error) {
 			if err != nil {
 				p.Error = strings.ToValidUTF8(err.Error(), "\uFFFD")
 			}
-			r := siteReport{a.key(b, s), p}
+			r := siteReport{a.key(b, s), p, []uint32{s.number}}
 			i := slices.IndexFunc(a.probes, func(o siteReport) bool { return o.key == r.key })
 			if i < 0 {
 				a.probes = append(a.probes, r)
 			} else {
+				r.numbers = append(a.probes[i].numbers, s.number)
 				a.probes[i] = r
 			}
 		}

@@ -60,11 +60,21 @@ func (tg *target) look() {
 // probeResults are the probes of the kernel and of every target.
 func (t *Tracer) probeResults() []event.Probe {
 	out := slices.Clone(t.probes)
+	for i := range out {
+		out[i].Misses = t.kernel.misses(out[i].Name)
+	}
+	told := map[string]bool{}
 	for _, tg := range t.targets.list() {
 		if tg.attach == nil {
 			continue
 		}
 		for _, r := range tg.attach.probes {
+			r.probe.Hits = t.kernel.hits(r.numbers)
+			// What a program missed cannot be told by site: its first one has all.
+			if !told[r.key.program] {
+				told[r.key.program] = true
+				r.probe.Misses = t.kernel.misses(r.key.program)
+			}
 			out = append(out, r.probe)
 		}
 	}

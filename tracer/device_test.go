@@ -170,6 +170,14 @@ func exited(pid int) bool {
 	return strings.HasPrefix(rest, "Z")
 }
 
+func commOf(pid int) string {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
+
 // waitFor polls for a condition; the test's own time limit is what ends it.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -53,6 +53,8 @@ type follower struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
 	pending []change
+	newborn int // processes that wait to be adopted
+	found   []event.Event
 	stopped bool
 	idle    sync.WaitGroup
 	notes   []string
@@ -66,7 +68,6 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 	f := &follower{targets: ts, kernel: k, links: l}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.wake = sync.NewCond(&f.mu)
-	f.idle.Go(f.run)
 	for _, tg := range ts.list() {
 		if len(tg.snap.MLX5) > 0 && !tg.layoutsKnown {
 			f.retryLayouts(tg, layoutRetry)
@@ -75,8 +76,10 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 	return f
 }
 
-// begin looks for what can be done once the gate is open.
+// begin begins to work, once the gate is open: what there is to be done until
+// then waits.
 func (f *follower) begin() {
+	f.idle.Go(f.run)
 	for _, tg := range f.targets.list() {
 		f.add(change{what: newTarget, pid: uint32(tg.pid)})
 	}
@@ -135,6 +138,9 @@ func (f *follower) add(c change) {
 		return
 	}
 	f.pending = append(f.pending, c)
+	if c.what == newProcess {
+		f.newborn++
+	}
 	f.wake.Signal()
 }
 
@@ -154,7 +160,20 @@ func (f *follower) run() {
 		if err := f.handle(c); err != nil {
 			f.say(err)
 		}
+		if c.what == newProcess {
+			f.mu.Lock()
+			f.newborn--
+			f.mu.Unlock()
+		}
 	}
+}
+
+// adopting reports whether there are processes that wait to be adopted: their
+// parent may have ended before.
+func (f *follower) adopting() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.newborn > 0
 }
 
 // stop ends the work; what is pending stays undone.
@@ -191,9 +210,12 @@ func (f *follower) handle(c change) (err error) {
 		}
 		return f.stepPoll(c.slot)
 	}
+	if f.ours(c) && holds[c.what] {
+		defer func() { err = errors.Join(err, resume(int(c.pid))) }()
+	}
 	tg := f.targets.get(c.pid)
 	if tg == nil {
-		if tg, err = f.adopt(c); err != nil {
+		if tg, err = f.adopt(c); err != nil || tg == nil {
 			return err
 		}
 	}
@@ -212,9 +234,6 @@ func (f *follower) handle(c change) (err error) {
 			f.retryLayouts(tg, layoutRetry)
 		}
 	}
-	if tg.ours && holds[c.what] {
-		defer func() { err = errors.Join(err, resume(tg.pid)) }()
-	}
 	fns, err := f.functions(tg, c)
 	if err != nil {
 		if tg.hasEnded() {
@@ -222,18 +241,58 @@ func (f *follower) handle(c change) (err error) {
 		}
 		return fmt.Errorf("find code of process %d after it changed: %w", tg.pid, err)
 	}
-	_, err = tg.attach.attach(fns)
+	n, err := tg.attach.attach(fns)
+	if n > 0 && c.what == newLibrary && !tg.ours {
+		err = errors.Join(err, f.catchUp(tg))
+	}
 	if tg.hasEnded() {
 		return nil
 	}
 	return errors.Join(err, f.tryPolls(tg))
 }
 
+// catchUp finds what a process that could not be held made between loading a
+// library and the probes in it.
+func (f *follower) catchUp(tg *target) error {
+	if err := tg.lookAgain(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found = append(f.found, found(tg.pid, tg.snap, monotonic())...)
+	return nil
+}
+
+// takeFound are the events of objects that were found, each once.
+func (f *follower) takeFound() []event.Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.found
+	f.found = nil
+	return out
+}
+
+// ours reports whether the change is of the command that we started or of a
+// descendant of it: those are held, others never.
+func (f *follower) ours(c change) bool {
+	if tg := f.targets.get(c.pid); tg != nil {
+		return tg.ours
+	}
+	if parent := f.targets.get(c.from); parent != nil {
+		return parent.ours
+	}
+	return f.targets.cmd != nil
+}
+
 // adopt makes a child process a target of user space: BPF made it one already.
+// It returns nil if the child is gone.
 func (f *follower) adopt(c change) (*target, error) {
 	parent := f.targets.get(c.from)
-	tg, err := followTarget(int(c.pid), f.targets.cfg, f.targets.cmd != nil)
+	tg, err := followTarget(int(c.pid), f.targets.cfg, f.ours(c))
 	if err != nil {
+		if gone(int(c.pid)) {
+			return nil, nil
+		}
 		return nil, err
 	}
 	tg.attach = newAttacher(f.kernel, f.links, tg.pid, true)

@@ -23,6 +23,7 @@ type kernel struct {
 	single  string // why not, if they don't
 	cpus    int    // possible CPUs
 	layouts layouts
+	sites   siteNumbers
 	polls   pollTable
 	// keepEmpty: polls are observed at entry and return, also empty ones.
 	keepEmpty bool
@@ -177,6 +178,15 @@ func (k *kernel) addTarget(pid uint32, hold bool) error {
 	words[bit/64] |= 1 << (bit % 64)
 	if err := bits.Set(words); err != nil {
 		return fmt.Errorf("add target %d: %w", pid, err)
+	}
+	return nil
+}
+
+// removeTarget undoes addTarget, except for the bit, which others may share.
+func (k *kernel) removeTarget(pid uint32) error {
+	err := k.coll.Maps[bpf.RdmaMapTargets].Delete(pid)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("remove target %d: %w", pid, err)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (ts *targets) attach(k *kernel, l *links) error {
 // found emits what exists when the gate opens.
 func (ts *targets) found(now uint64, sink func(*event.Event) error) error {
 	for _, tg := range ts.list() {
-		if err := tg.found(now, sink); err != nil {
+		if err := deliver(found(tg.pid, tg.snap, now), sink); err != nil {
 			return err
 		}
 	}
@@ -103,11 +103,22 @@ func (ts *targets) release() error {
 	return resume(ts.cmd.pid)
 }
 
-// ended reports whether no target is left.
-func (ts *targets) ended() bool {
+// ended reports whether no target is left. Those that have ended are targets
+// of the programs no more: their numbers may be given to others.
+func (ts *targets) ended(k *kernel) (all bool, err error) {
+	all = !ts.work.adopting()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	return !slices.ContainsFunc(ts.all, func(tg *target) bool { return !tg.hasEnded() })
+	for _, tg := range ts.all {
+		switch {
+		case !tg.hasEnded():
+			all = false
+		case !tg.removed:
+			tg.removed = true
+			err = errors.Join(err, k.removeTarget(uint32(tg.pid)))
+		}
+	}
+	return all, err
 }
 
 // halt ends the following: no probe is added any more.

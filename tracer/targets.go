@@ -35,6 +35,8 @@ type target struct {
 	ended  atomic.Bool
 	ours   bool // we started it: it is stopped until probes are in
 	notes  []string
+	// removed: it is no target of the programs any more
+	removed bool
 
 	// layoutsKnown: the private layout of libmlx5 is proven; until then these
 	// objects, made later than the first look, may prove it.
@@ -158,6 +160,19 @@ func (tg *target) close() error {
 	return errors.Join(append(errs, unix.Close(tg.pidfd))...)
 }
 
+// gone reports whether there is no such process, or only what is left for its
+// parent to collect.
+func gone(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1
+}
+
 // hasEnded reports whether the whole process has exited.
 func (tg *target) hasEnded() bool {
 	if tg.ended.Load() {
@@ -169,35 +184,4 @@ func (tg *target) hasEnded() bool {
 		tg.ended.Store(true) // the reader asks, and the follower
 	}
 	return tg.ended.Load()
-}
-
-// found emits the objects that exist when the gate opens.
-func (tg *target) found(now uint64, sink func(*event.Event) error) error {
-	e := event.Event{Time: now, PID: uint32(tg.pid), TID: uint32(tg.pid)}
-	emit := func(kind event.Kind, o event.Object) error {
-		o.Event = event.ObjectFound
-		e.Kind, e.Object = kind, &o
-		return sink(&e)
-	}
-	for _, c := range tg.snap.Contexts {
-		o := event.Object{Context: &event.DeviceContext{Addr: c.Addr, Device: c.Device}}
-		if err := emit(event.KindDeviceContext, o); err != nil {
-			return err
-		}
-	}
-	for _, c := range tg.snap.CQs {
-		o := event.Object{CQ: &event.CQ{Addr: c.Addr, Context: c.Context, Channel: c.Channel, ChannelFD: c.ChannelFD,
-			CQE: c.CQE, CompVector: ^uint32(0)}}
-		if err := emit(event.KindCQ, o); err != nil {
-			return err
-		}
-	}
-	for _, q := range tg.snap.QPs {
-		o := event.Object{QP: &event.QP{Addr: q.Addr, Context: q.Context, SendCQ: q.SendCQ, RecvCQ: q.RecvCQ, SRQ: q.SRQ,
-			Num: q.Num, Type: q.Type, State: q.State, SigAll: q.SigAll, MaxSendWR: q.MaxSendWR}}
-		if err := emit(event.KindQP, o); err != nil {
-			return err
-		}
-	}
-	return nil
 }

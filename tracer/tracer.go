@@ -107,6 +107,7 @@ type Tracer struct {
 	host        event.Host
 	devices     *facts.Devices
 	lines       lineSet
+	cpus        ownCPUs
 	trap        calibrate.Result
 	undecodable uint64
 }
@@ -125,6 +126,9 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 }
 
 func (t *Tracer) prepare(ctx context.Context) error {
+	if err := checkPIDNamespace("/proc/self/ns/pid"); err != nil {
+		return err
+	}
 	targets, err := openTargets(ctx, &t.cfg)
 	if err != nil {
 		return err
@@ -156,6 +160,25 @@ func (t *Tracer) prepare(ctx context.Context) error {
 		t.notes = append(t.notes, "the threads of the targets could not be listed: "+err.Error())
 	}
 	t.look()
+	if err := t.cpus.avoid(t.cfg.PIDs, leastOwnCPUs); err != nil {
+		t.notes = append(t.notes, "rdmatrace may run on the targets' CPUs: "+err.Error())
+	}
+	return nil
+}
+
+// checkPIDNamespace makes sure that process numbers here are those of the
+// kernel, which the programs compare and record. The initial namespace has a
+// fixed inode (PROC_PID_INIT_INO of the kernel's proc_ns.h).
+func checkPIDNamespace(path string) error {
+	const initial = "pid:[4026531836]"
+	ns, err := os.Readlink(path)
+	if err != nil {
+		return fmt.Errorf("find the PID namespace: %w", err)
+	}
+	if ns != initial {
+		return errors.New("rdmatrace runs in a PID namespace of its own, where processes have other numbers than in the kernel: " +
+			"run it in the host's (docker run --pid=host, hostPID: true); it traces processes in containers from there")
+	}
 	return nil
 }
 
@@ -228,8 +251,11 @@ func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) error 
 		if err := t.reportLosses(sink); err != nil {
 			return err
 		}
-		if t.targets.ended() {
-			return nil
+		if err := deliver(t.targets.work.takeFound(), sink); err != nil {
+			return err
+		}
+		if all, err := t.targets.ended(t.kernel); all || err != nil {
+			return err
 		}
 	}
 	return nil
@@ -262,7 +288,7 @@ func (t *Tracer) Close() error {
 	if t.kernel != nil && t.kernel.coll != nil {
 		errs = append(errs, t.kernel.setOpen(false))
 	}
-	errs = append(errs, t.links.close())
+	errs = append(errs, t.cpus.restore(), t.links.close())
 	if t.targets != nil {
 		errs = append(errs, t.targets.close())
 	}

@@ -1,0 +1,143 @@
+package tracer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
+	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+// lateProgram builds the program that loads its RDMA library late.
+func lateProgram(t *testing.T) (program, library string) {
+	t.Helper()
+	dir := t.TempDir()
+	program, library = filepath.Join(dir, "late"), filepath.Join(dir, "traffic.so")
+	run(t, nil, "gcc", "-O1", "-o", program, "testdata/late.c", "-ldl")
+	run(t, nil, "gcc", "-O1", "-shared", "-fPIC", "-o", library, "testdata/traffic.c", "-libverbs")
+	return program, library
+}
+
+// TestLateLibrary traces commands that load their RDMA library in their
+// middle: each is held until the probes are in, so nothing may be missing.
+func TestLateLibrary(t *testing.T) {
+	d := startDevice(t)
+	program, library := lateProgram(t)
+	pid, rec := recordCommand(t, onDevice(program, library, "300"))
+	rows := d.stop()
+	rec.lossless(t)
+	rec.compare(t, rows, pid)
+}
+
+// TestChildren traces a command whose children do the work.
+func TestChildren(t *testing.T) {
+	d := startDevice(t)
+	program, library := lateProgram(t)
+	script := fmt.Sprintf("%s %s 200 & %s %s 300 & wait", program, library, program, library)
+	_, rec := recordCommand(t, onDevice("sh", "-c", script))
+	rec.lossless(t)
+	posts := map[int]int{}
+	for _, row := range d.stop() {
+		if row.Kind == truth.Send {
+			posts[row.PID]++
+		}
+	}
+	if len(posts) != 2 {
+		t.Fatalf("the device had traffic of %d processes", len(posts))
+	}
+	for pid, want := range posts {
+		got := 0
+		for _, e := range rec.events {
+			if e.Kind == event.KindWR && e.PID == uint32(pid) && e.Flags&event.WRReceive == 0 {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("process %d: %d posts, the device executed %d", pid, got, want)
+		}
+	}
+}
+
+// TestOrphan traces a command that ends at once and leaves its work to a child.
+func TestOrphan(t *testing.T) {
+	testenv.Root(t)
+	_, rec := recordCommand(t, []string{"sh", "-c", "sleep 0.2 & exit 0"})
+	for _, e := range rec.events {
+		if e.Kind == event.KindTask && e.Object.Task.Event == event.TaskExited && e.Object.Task.Comm == "sleep" {
+			return
+		}
+	}
+	t.Error("the trace ended before the child")
+}
+
+// TestLateInRunning attaches to a program that has no RDMA library yet, which
+// cannot be held: it is seen some time after it begins.
+func TestLateInRunning(t *testing.T) {
+	startDevice(t)
+	program, library := lateProgram(t)
+	argv := onDevice(program, library, "100000000", "wait")
+	p := &process{cmd: exec.Command(argv[0], argv[1:]...)}
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	waitFor(t, "the program to run", func() bool { return commOf(p.cmd.Process.Pid) == "late" })
+	opened := func() {
+		if _, err := stdin.Write([]byte("\n")); err != nil {
+			t.Error(err)
+		}
+	}
+	tr, err := New(t.Context(), Config{
+		PIDs: []int{p.cmd.Process.Pid}, Host: locate.Host{WaitForVerbs: true}, Opened: opened,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	posts, completions := 0, 0
+	err = tr.Run(ctx, func(e *event.Event) error {
+		switch e.Kind {
+		case event.KindWR:
+			posts++
+		case event.KindCompletion:
+			completions++
+		}
+		if posts > 1000 && completions > 1000 {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, n := range tr.Context().Notes {
+		t.Logf("note: %s", n)
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPIDNamespace(t *testing.T) {
+	if err := checkPIDNamespace("/proc/self/ns/pid"); err != nil {
+		t.Error(err)
+	}
+	other := filepath.Join(t.TempDir(), "pid")
+	if err := os.Symlink("pid:[4026532345]", other); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPIDNamespace(other); err == nil {
+		t.Error("another namespace was taken for the initial one")
+	}
+}
