@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
@@ -38,7 +39,7 @@ func main() {
 	window := flag.Duration("window", 500*time.Millisecond, "of each measurement")
 	only := flag.String("only", "", "run the workloads whose command contains `TEXT`")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *rounds, *window, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 
@@ -101,7 +100,7 @@ func (o *output) String() string {
 
 // observeWith starts a tool and waits until it says that it is at work.
 func (b *bench) observeWith(ctx context.Context, text string, argv ...string) (*observer, error) {
-	argv = slices.Concat(shieldTool, argv)
+	argv = append([]string{"taskset", "-c", otherCPU}, argv...)
 	t := &observer{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &output{text: text, ready: make(chan struct{})}}
 	t.cmd.Stdout, t.cmd.Stderr = io.Writer(t.out), t.out
 	if err := t.cmd.Start(); err != nil {
