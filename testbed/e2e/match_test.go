@@ -91,15 +91,22 @@ func align(posts []event.Event, rows []truth.Row) (first int, err error) {
 // those that took longer are Held, and were visible nobody knows when.
 const stampSlack = 1_000
 
-// lag is how late the device may see a doorbell on a busy machine, ns.
-const lag = 20_000_000
+// lag is how late the device may see a doorbell on a busy machine, ns: virtual
+// CPUs have been seen to stand still for 55 ms.
+const lag = 100_000_000
 
 // covers fails the test where a post of the window was not seen: the row before
 // the first post was rung in it, or the one after the last.
 func covers(t *testing.T, q truth.Queue, window event.Window, first, n int, rows []truth.Row) {
 	t.Helper()
-	if first > 0 && rows[first-1].Doorbell > int64(window.Begin)+lag {
-		t.Errorf("%+v: the first post seen is not the first of the window: one was rung %d ns after its begin", q, rows[first-1].Doorbell-int64(window.Begin))
+	// The call before the first one seen may have been under way when the gate
+	// opened, for as long as its thread then waited for a CPU.
+	before := first - 1
+	for before > 0 && rows[before].Batch > 0 {
+		before--
+	}
+	if before > 0 && rows[before-1].Doorbell > int64(window.Begin)+lag {
+		t.Errorf("%+v: the first post seen is not the first of the window: one was rung %d ns after its begin", q, rows[before-1].Doorbell-int64(window.Begin))
 	}
 	if first+n < len(rows) && rows[first+n].Doorbell < int64(window.End)-lag {
 		t.Errorf("%+v: the last post seen is not the last of the window: one was rung %d ns before its end", q, int64(window.End)-rows[first+n].Doorbell)
@@ -123,9 +130,34 @@ func agree(posts []event.Event, rows []truth.Row) error {
 	return nil
 }
 
-// match finds the truth of every measured send, by queue and index, and fails
-// the test where a work request is not what the truth log says.
+// match finds the truth of every measured send, and fails the test where it
+// was not completed in the range that was measured.
 func match(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) []measuredWR {
+	t.Helper()
+	wrs := pairUp(t, tr, queues)
+	faults := 0
+	for i := range wrs {
+		if w := &wrs[i]; !w.inside() {
+			if faults++; faults <= 10 {
+				t.Errorf("pid %d qp %#x index %d: completed at %d, outside %d..%d (%s)", w.PID, w.QPNum, w.Index, w.Row.CQE, w.DoneLow, w.DoneHigh, w.DoneSource)
+			}
+		}
+	}
+	if faults > 0 {
+		t.Errorf("%d of %d work requests outside what was measured", faults, len(wrs))
+	}
+	return wrs
+}
+
+// inside reports whether the completion was in the range that was measured.
+func (w *measuredWR) inside() bool {
+	done := uint64(w.Row.CQE)
+	return (done+stampSlack >= w.DoneLow || w.Row.Flags.Has(truth.Held)) && done <= w.DoneHigh
+}
+
+// pairUp finds the truth of every measured send, by queue and index, and fails
+// the test where a work request is not the one that the truth log has there.
+func pairUp(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) []measuredWR {
 	t.Helper()
 	all := tr.measure(t)
 	out := all[:0]
@@ -163,8 +195,6 @@ func match(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) []measu
 		}
 		if done := w.Row.CQE; uint64(done) > w.Reap {
 			fault(&w, "reaped at %d, completed at %d", w.Reap, done)
-		} else if uint64(done)+stampSlack < w.DoneLow && !w.Row.Flags.Has(truth.Held) || uint64(done) > w.DoneHigh {
-			fault(&w, "completed at %d, outside %d..%d (%s)", done, w.DoneLow, w.DoneHigh, w.DoneSource)
 		}
 		out = append(out, w)
 	}
