@@ -4,8 +4,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 RUNNER  := $(GO) tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped --raw-command
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
 
-# Debian packages: what the software device and its programs need, and what the tests need beside.
+# Debian packages: what the software device and its programs need, what kernels in a VM need beside, and what the tests need.
 DEMO_PACKAGES := gcc libc6-dev make libibverbs-dev ibverbs-providers ibverbs-utils perftest util-linux procps
+VM_PACKAGES   := qemu-system-x86 busybox-static cpio kmod xz-utils rdma-core iproute2
 TEST_PACKAGES := $(DEMO_PACKAGES) git clang llvm lld python3 g++ binutils xz-utils
 
 .PHONY: build
@@ -40,6 +41,11 @@ test: ## everything: packages, builds, linters and all tests; as root
 .PHONY: e2e
 e2e: deps build testbed ## real programs on the software device against its truth log; as root
 	$(GO) test -count=1 -timeout 20m ./testbed/e2e
+
+.PHONY: vm-test
+vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs what that needs; as root
+	.ci/packages $(DEMO_PACKAGES) $(VM_PACKAGES)
+	testbed/vm/test $(KERNEL)
 
 .PHONY: unit
 unit: ## the tests that are quick and need no root

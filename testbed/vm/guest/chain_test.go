@@ -1,0 +1,107 @@
+package guest
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// chain checks a trace in event mode: what delayed its work requests between
+// the NIC and the thread is there, and each link of the chain has its name.
+func chain(t *testing.T, got *traced) {
+	t.Helper()
+	if got.Classes.Interrupt.TotalNS+got.Received.Classes.Interrupt.TotalNS == 0 {
+		t.Error("no interrupt time")
+	}
+	if got.Classes.Scheduling.TotalNS+got.Received.Classes.Scheduling.TotalNS == 0 {
+		t.Error("no scheduling time")
+	}
+	who := got.culprits("")
+	line := slices.IndexFunc(who, regexp.MustCompile(`^virtio\d+-input\.0 \(irq \d+\)$`).MatchString)
+	if line < 0 {
+		t.Errorf("no virtio vector is named: %q", who)
+		return
+	}
+	if !slices.Contains(who, "NET_RX softirq") {
+		t.Errorf("NET_RX is not named: %q", who)
+	}
+	waker := got.waker(t)
+	if in := got.culprits("interrupt."); !slices.ContainsFunc(in, func(name string) bool { return general(name) == waker }) {
+		t.Errorf("the thread is woken by %s, which interrupt does not name: %q", waker, in)
+	}
+	feature("interrupt chain", "%s, NET_RX softirq, wakeup by %s", general(who[line]), waker)
+}
+
+// onTopOnly checks a trace of a program that polls: no interrupt brings its
+// completions, they only run on top of it.
+func onTopOnly(t *testing.T, got *traced) {
+	t.Helper()
+	for name := range got.Causes {
+		if strings.HasPrefix(name, "interrupt.") && name != "interrupt.irq-on-top" {
+			t.Errorf("a polling program has %s: %+v", name, got.Causes[name])
+		}
+	}
+	for name := range got.Received.Causes {
+		if strings.HasPrefix(name, "interrupt.") && name != "interrupt.irq-on-top" {
+			t.Errorf("receives of a polling program have %s: %+v", name, got.Received.Causes[name])
+		}
+	}
+}
+
+// culprits are the names behind the causes that begin with a prefix.
+func (r *report) culprits(prefix string) []string {
+	names := map[string]bool{}
+	for _, causes := range []map[string]cause{r.Causes, r.Received.Causes} {
+		for name, c := range causes {
+			for _, w := range c.Who {
+				if strings.HasPrefix(name, prefix) {
+					names[w.Name] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// waker is what woke the target's threads most often, as the kernel's
+// tracepoint had it: in general words.
+func (got *traced) waker(t *testing.T) string {
+	t.Helper()
+	counts := map[string]int{}
+	for i := range got.events {
+		e := &got.events[i]
+		if e.Kind != event.KindWaking || e.Sched.NextPID != got.ctx.Targets[0].PID {
+			continue
+		}
+		name := strings.TrimRight(string(e.Sched.PrevComm[:]), "\x00")
+		if e.Sched.Interrupt == event.InterruptSoftirq {
+			name = softirqs[e.Sched.Vec] + " softirq"
+		}
+		counts[general(name)]++
+	}
+	best := ""
+	for name, n := range counts {
+		if n > counts[best] || n == counts[best] && name < best {
+			best = name
+		}
+	}
+	if best == "" {
+		t.Fatal("nobody woke the target")
+	}
+	return best
+}
+
+// softirqs in the order of include/linux/interrupt.h.
+var softirqs = [...]string{"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
+
+var numbers = regexp.MustCompile(` \((pid|irq) \d+\)$|/u?\d+:\d+.*$`)
+
+// general is a culprit's name without what differs from boot to boot.
+func general(name string) string { return numbers.ReplaceAllString(name, "") }
+
+func (c culprit) String() string { return fmt.Sprintf("%s %d ns", c.Name, c.TotalNS) }

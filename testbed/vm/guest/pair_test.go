@@ -1,0 +1,147 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair is a server on rxe0 and a client on rxe1. They agree over TCP through a
+// relay, so that the client can be held before it sends its first message.
+type pair struct {
+	server, client *process
+	relay          *relay
+}
+
+// program is one that the tests trace. The GID is rxe's first, the link-local
+// address: what is sent there crosses the wire.
+type program struct {
+	name, argv string
+	events     bool // it sleeps until an interrupt brings completions, else it polls
+	sends      int64
+	receives   int64 // completed
+	posted     bool  // the receives, before the client asks for its server
+}
+
+// startServer starts the server and a relay to it, and gives what a client
+// runs; the port is what it has to be told.
+func startServer(t *testing.T, argv string) (p *pair, client []string) {
+	t.Helper()
+	port := freePort(t)
+	p = &pair{server: command(words(argv, "-d rxe0 -p", port)...)}
+	p.server.start(t)
+	waitFor(t, p.server.name+" to listen", func() bool {
+		p.server.running(t)
+		return listens(t, port)
+	})
+	p.relay = startRelay(t, port)
+	return p, words(argv, "-d rxe1 -p", p.relay.port, "127.0.0.1")
+}
+
+// startPair starts both; the client is held until release.
+func startPair(t *testing.T, argv string) *pair {
+	t.Helper()
+	p, client := startServer(t, argv)
+	p.client = command(client...)
+	p.client.start(t)
+	waitFor(t, "the client to ask for its server", func() bool {
+		p.client.running(t)
+		return p.relay.asked()
+	})
+	return p
+}
+
+// words of a command line.
+func words(parts ...any) []string { return strings.Fields(fmt.Sprintln(parts...)) }
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// listens looks in /proc/net: connecting would be taken for a client.
+func listens(t *testing.T, port int) bool {
+	t.Helper()
+	want := fmt.Sprintf(":%04X", port)
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			// sl local remote st: 0A is TCP_LISTEN (net/tcp_states.h)
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// relay passes one TCP connection on, once it is released.
+type relay struct {
+	port       int
+	connection chan struct{} // closed when the client has connected
+	open       chan struct{} // closed by release
+}
+
+func startRelay(t *testing.T, to int) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	r := &relay{port: l.Addr().(*net.TCPAddr).Port, connection: make(chan struct{}), open: make(chan struct{})}
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	go func() {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		close(r.connection)
+		select {
+		case <-r.open:
+		case <-ended:
+			return
+		}
+		server, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", to), 10*time.Second)
+		if err != nil {
+			return // the client notices
+		}
+		defer server.Close()
+		done := make(chan struct{})
+		go func() {
+			_, _ = io.Copy(server, client)
+			_ = server.(*net.TCPConn).CloseWrite()
+			close(done)
+		}()
+		_, _ = io.Copy(client, server)
+		_ = client.(*net.TCPConn).CloseWrite()
+		<-done
+	}()
+	return r
+}
+
+func (r *relay) asked() bool {
+	select {
+	case <-r.connection:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *relay) release() { close(r.open) }
