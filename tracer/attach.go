@@ -3,6 +3,7 @@ package tracer
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
@@ -105,10 +107,16 @@ func (a *attacher) attach(fns locate.Functions) (added int, err error) {
 	for lib, todo := range byLibrary(fns) {
 		n, err := a.attachLibrary(lib, todo)
 		added += n
+		if err != nil && gone(a.pid) {
+			return added, fmt.Errorf("place probes in process %d: %w", a.pid, errEnded)
+		}
 		errs = append(errs, err)
 	}
 	return added, errors.Join(errs...)
 }
+
+// errEnded: a process was there when it was examined.
+var errEnded = errors.New("it has ended meanwhile")
 
 func byLibrary(fns locate.Functions) map[*locate.Library]locate.Functions {
 	out := map[*locate.Library]locate.Functions{}
@@ -125,7 +133,7 @@ func (a *attacher) attachLibrary(lib *locate.Library, fns locate.Functions) (int
 		return 0, nil
 	}
 	n, err := a.attachFile(lib, func(file *os.File) []*batch { return a.plan(lib, fns, file) })
-	if err == nil || len(fns) == 1 {
+	if err == nil || len(fns) == 1 || outOfReach(err) {
 		return n, err
 	}
 	// One function can spoil it for all: each gets its own chance.
@@ -137,6 +145,12 @@ func (a *attacher) attachLibrary(lib *locate.Library, fns locate.Functions) (int
 		errs = append(errs, err)
 	}
 	return n, errors.Join(errs...)
+}
+
+// outOfReach: no function of that library can be attached, since the process
+// or its mapping of the library is gone.
+func outOfReach(err error) bool {
+	return errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist)
 }
 
 // attachFile attaches what plan makes of a library's code, all or none.

@@ -22,6 +22,11 @@ func (t *Tracer) Beginning() *event.Context {
 func (t *Tracer) Context() *event.Context {
 	t.targets.halt()
 	t.stacks.stop()
+	for _, tg := range t.targets.list() {
+		if tg.attach != nil {
+			t.stacks.nameVerbs(tg.attach.functions)
+		}
+	}
 	c := &event.Context{
 		Tool: t.cfg.Tool, Host: t.host, Window: t.window,
 		Counters: t.counters(), Stacks: t.stacks.list(), Mappings: t.stacks.store.Mappings(),

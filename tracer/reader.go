@@ -19,6 +19,7 @@ type reader struct {
 	rings []*ring // by CPU
 	heads heads   // of a pass; reused
 	epoll int
+	waker int // an eventfd
 	ready []unix.EpollEvent
 }
 
@@ -28,13 +29,34 @@ func newReader(outer *ebpf.Map, cpus, size int) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create an epoll instance: %w", err)
 	}
-	r := &reader{epoll: fd, ready: make([]unix.EpollEvent, cpus)}
+	r := &reader{epoll: fd, waker: -1, ready: make([]unix.EpollEvent, cpus+1)}
+	if err := r.addWaker(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
 	for cpu := range cpus {
 		if err := r.add(outer, uint32(cpu), size); err != nil {
 			return nil, errors.Join(err, r.close())
 		}
 	}
 	return r, nil
+}
+
+func (r *reader) addWaker() (err error) {
+	if r.waker, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return fmt.Errorf("create an eventfd: %w", err)
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: -1}
+	if err := unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, r.waker, &ev); err != nil {
+		return fmt.Errorf("wait for an eventfd: %w", err)
+	}
+	return nil
+}
+
+// wake ends a wait under way, or the next one.
+func (r *reader) wake() {
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	// It fails only where so many wakings are pending that one more is none.
+	_, _ = unix.Write(r.waker, one)
 }
 
 func (r *reader) add(outer *ebpf.Map, cpu uint32, size int) error {
@@ -59,7 +81,8 @@ func (r *reader) add(outer *ebpf.Map, cpu uint32, size int) error {
 	return nil
 }
 
-// wait returns after d, or earlier when a ring fills up or holds an urgent record.
+// wait returns after d, or earlier when a ring fills up or holds an urgent
+// record, or by wake.
 func (r *reader) wait(d time.Duration) error {
 	_, err := unix.EpollWait(r.epoll, r.ready, int(d.Milliseconds()))
 	if err != nil && !errors.Is(err, unix.EINTR) {
@@ -165,6 +188,9 @@ func (r *reader) close() error {
 		errs = append(errs, ring.close())
 	}
 	r.rings = nil
+	if r.waker >= 0 {
+		errs = append(errs, unix.Close(r.waker))
+	}
 	return errors.Join(append(errs, unix.Close(r.epoll))...)
 }
 

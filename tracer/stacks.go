@@ -3,14 +3,17 @@ package tracer
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/tracer/image"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
 	"github.com/rdmatrace/rdmatrace/tracer/symbol"
 	"github.com/rdmatrace/rdmatrace/tracer/unwind"
 )
@@ -146,6 +149,24 @@ func (s *stackKeeper) stop() {
 func (s *stackKeeper) close() error {
 	s.stop()
 	return errors.Join(s.symbols.Close(), s.store.Close())
+}
+
+// nameVerbs names the functions of providers that have no symbols by the verb
+// they carry out, as Debian's libmlx5 needs it.
+func (s *stackKeeper) nameVerbs(fns locate.Functions) {
+	for _, fn := range fns {
+		if fn.Library.Role&locate.RoleProvider != 0 && fn.Verb != locate.VerbNone {
+			s.symbols.Name(fn.Library.BuildID, fn.Library.Path, fn.Offset, providerName(fn.Library.Path)+": "+fn.Verb.String())
+		}
+	}
+}
+
+// providerName is what rdma-core calls a provider: libmlx5.so.1.24 and
+// libmlx5-rdmav34.so are mlx5's.
+func providerName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".so")
+	name, _, _ = strings.Cut(name, "-rdmav")
+	return strings.TrimPrefix(name, "lib")
 }
 
 // list symbolizes every stack. Call it after stop.

@@ -66,6 +66,10 @@ func openTarget(ctx context.Context, pid int, cfg *Config) (*target, error) {
 		return nil, errors.Join(err, tg.close())
 	}
 	tg.notes = append(tg.notes, tg.snap.Notes...)
+	if facts.Stopped {
+		cfg.Log.Warn("the process is stopped: nothing is seen of it until it goes on (SIGCONT)", "pid", pid)
+		tg.notes = append(tg.notes, "it was stopped, by a signal or a debugger, when the trace began")
+	}
 	return tg, nil
 }
 

@@ -241,6 +241,13 @@ func (t *Tracer) open(sink func(*event.Event) error) error {
 
 func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) error {
 	take := t.take(sink)
+	asked := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { t.reader.wake(); close(asked) })
+	defer func() {
+		if !stop() {
+			<-asked // the reader is closed next
+		}
+	}()
 	for ctx.Err() == nil {
 		if err := t.reader.wait(t.cfg.Drain); err != nil {
 			return err

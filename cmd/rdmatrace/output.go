@@ -32,17 +32,26 @@ type output struct {
 	target     string   // what it is renamed to
 }
 
-func openOutputs(flags []fileFlag, stdout io.Writer) (*outputs, error) {
-	o := &outputs{stdout: stdout, files: map[string]*output{}}
+func newOutputs(stdout io.Writer) *outputs {
+	return &outputs{stdout: stdout, files: map[string]*output{}}
+}
+
+// open opens the files of flags. Signals are watched by then: there is no
+// moment at which one could leave a file behind.
+func (o *outputs) open(flags []fileFlag) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, f := range flags {
-		out, err := openOutput(f, stdout)
+		if o.over {
+			return errors.New("stopped by a signal")
+		}
+		out, err := openOutput(f, o.stdout)
 		if err != nil {
-			o.abort()
-			return nil, fmt.Errorf("%s: cannot write %s: %w", f.name, f.path, reason(err))
+			return fmt.Errorf("%s: cannot write %s: %w", f.name, f.path, reason(err))
 		}
 		o.files[f.name] = out
 	}
-	return o, nil
+	return nil
 }
 
 // reason strips an error of the path it repeats, which may be a temporary one.

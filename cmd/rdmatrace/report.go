@@ -14,13 +14,13 @@ import (
 
 // report analyses a capture file.
 func (c *command) report() error {
-	outs, err := openOutputs(c.outputFlags(), c.stdout)
-	if err != nil {
-		return err
-	}
-	defer outs.abort()
+	outs := newOutputs(c.stdout)
 	_, sig := watchSignals(context.Background(), false, outs.abort)
 	defer sig.stop()
+	defer outs.abort()
+	if err := outs.open(c.outputFlags()); err != nil {
+		return err
+	}
 
 	in := c.stdin
 	if c.input != "-" {

@@ -27,13 +27,13 @@ func (c *command) trace() (err error) {
 			return fmt.Errorf("cannot run %s: %w", c.argv[0], reason(err))
 		}
 	}
-	outs, err := openOutputs(c.outputFlags(), c.stdout)
-	if err != nil {
-		return err
-	}
-	defer outs.abort()
+	outs := newOutputs(c.stdout)
 	ctx, sig := watchSignals(context.Background(), true, outs.abort)
 	defer sig.stop()
+	defer outs.abort()
+	if err := outs.open(c.outputFlags()); err != nil {
+		return err
+	}
 
 	t := &tracing{command: c}
 	ctx, t.stop = context.WithCancel(ctx)

@@ -63,6 +63,9 @@ type Facts struct {
 	Threads []int
 	// Verbs: libibverbs is mapped, or an RDMA device is open.
 	Verbs bool
+	// Stopped: a signal or a debugger has stopped it; nothing will be seen of
+	// it until it goes on.
+	Stopped bool
 	// Direct are mapped libraries that may hand work to the device without
 	// calling verbs (UCX, DOCA, DPDK): what they do is not seen by probes on
 	// verbs.
@@ -154,7 +157,9 @@ func (f *Facts) exists(Host) error {
 	if len(ns) > 0 {
 		f.NSPID, _ = strconv.Atoi(ns[len(ns)-1])
 	}
-	switch state := status(b, "State"); {
+	state := status(b, "State")
+	f.Stopped = strings.HasPrefix(state, "T") || strings.HasPrefix(state, "t")
+	switch {
 	case strings.HasPrefix(state, "Z"), strings.HasPrefix(state, "X"):
 		return problem(Zombie, f.PID, nil, "process %d (%s) has exited and waits for its parent to collect its status: there is nothing left to trace", f.PID, f.Comm)
 	}
@@ -231,6 +236,9 @@ func (f *Facts) usesVerbs(host Host) error {
 		if l.Role&(RoleDirect|RoleUCX) != 0 {
 			f.Direct = append(f.Direct, l.Path)
 		}
+	}
+	if notes := store.Notes(); !f.Verbs && len(notes) > 0 {
+		return problem(Unreadable, f.PID, nil, "examine process %d (%s): whether it uses RDMA verbs is not known, since %s", f.PID, f.Comm, notes[0])
 	}
 	if !f.Verbs && !host.WaitForVerbs {
 		return problem(NoVerbs, f.PID, nil, "process %d (%s) does not use RDMA verbs (yet): no libibverbs is mapped. Give the process that communicates (a rank, not its launcher), or wait until it has opened the device", f.PID, f.Comm)

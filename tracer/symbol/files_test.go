@@ -188,45 +188,44 @@ func TestEmbeddedSymbolsDamaged(t *testing.T) {
 }
 
 // Names that the tracer gives cover the whole function of a stripped file, and
-// no other.
+// no other. A function that has a symbol keeps it.
 func TestGivenNames(t *testing.T) {
-	path := unwindtest.Compile(t, "chain.c", chainSource, "-O2")
-	p := unwindtest.Start(t, exec.Command(path))
-	b := open(t, p.PID)
-	snapshot := unwindtest.Freeze(t, p.PID)
-	named, _ := b.stack(snapshot)
-	named = slices.DeleteFunc(named, func(f event.Frame) bool { return f.Module != path })
-	var begin uint64
-	var file event.Mapping
-	tables := unwind.NewTables()
-	for _, f := range named {
-		if f.Func != "b" {
-			continue
-		}
-		r, ok := b.space.Find(f.Addr)
-		vaddr, ok2 := r.Vaddr(f.Addr)
-		start, _, ok3 := tables.Extent(r.File, vaddr)
-		offset, _, ok4 := r.File.Offset(start)
-		if !ok || !ok2 || !ok3 || !ok4 {
-			t.Fatal(f)
-		}
-		begin, file.BuildID, file.Path = offset, r.File.BuildID, r.Path
-	}
-	for name, give := range map[string]func(){
-		"by build-id":   func() { b.sym.Name(file.BuildID, "", begin, "mlx5: post_send") },
-		"by path":       func() { b.sym.Name("", file.Path, begin, "mlx5: post_send") },
-		"something off": func() { b.sym.Name("", file.Path, begin+1, "wrong") },
+	for _, c := range []struct {
+		name  string
+		flags []string
+		off   uint64
+		want  []string
+	}{
+		{"stripped", []string{"-O2", "-s"}, 0, []string{"", "mlx5: post_send", "", ""}},
+		{"something off", []string{"-O2", "-s"}, 1, []string{"", "", "", ""}},
+		{"with symbols", []string{"-O2"}, 0, []string{"c", "b", "a", "main"}},
 	} {
-		b.sym = newSymbolizer(t, b)
-		give()
-		names := funcs(b.sym.Frames(p.PID, addrsOf(named), nil))
-		want := []string{"c", "mlx5: post_send", "a", "main"}
-		if name == "something off" {
-			want = []string{"c", "b", "a", "main"}
-		}
-		if !contains(names, want...) {
-			t.Errorf("%s: %q", name, names)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			path := unwindtest.Compile(t, "chain.c", chainSource, c.flags...)
+			p := unwindtest.Start(t, exec.Command(path))
+			b := open(t, p.PID)
+			frames, _ := b.stack(unwindtest.Freeze(t, p.PID))
+			frames = slices.DeleteFunc(frames, func(f event.Frame) bool { return f.Module != path })
+			if len(frames) < len(c.want) {
+				t.Fatalf("%+v", frames)
+			}
+			second := frames[1] // called by the first: its address is a call's
+			r, ok := b.space.Find(second.Addr)
+			vaddr, ok2 := r.Vaddr(second.Addr)
+			start, _, ok3 := unwind.NewTables().Extent(r.File, vaddr)
+			offset, _, ok4 := r.File.Offset(start)
+			if !ok || !ok2 || !ok3 || !ok4 {
+				t.Fatal(second)
+			}
+			for _, by := range [][2]string{{r.File.BuildID, ""}, {"", r.Path}} {
+				b.sym = newSymbolizer(t, b)
+				b.sym.Name(by[0], by[1], offset+c.off, "mlx5: post_send")
+				got := funcs(b.sym.Frames(p.PID, addrsOf(frames), nil))[:len(c.want)]
+				if !slices.Equal(got, c.want) {
+					t.Errorf("by %q: %q, want %q", by, got, c.want)
+				}
+			}
+		})
 	}
 }
 

@@ -51,7 +51,7 @@ func New(store *image.Store) *Symbolizer {
 }
 
 // Name gives the function that begins at an offset of a file a name, for
-// providers without symbols: "mlx5: post_send". It goes before any symbol.
+// providers without symbols: "mlx5: post_send". It is used where there is no symbol.
 // buildID names the file; if it is empty, path does.
 func (s *Symbolizer) Name(buildID, path string, offset uint64, name string) {
 	s.mu.Lock()
@@ -126,15 +126,15 @@ func (s *Symbolizer) resolve(at location, offset uint64) []event.Frame {
 	if !known {
 		begin = at.vaddr
 	}
-	if name := s.given(at.file, begin); name != "" {
-		base.Func = name
-		return []event.Frame{base}
-	}
+	given := s.given(at.file, begin)
 	if !known {
 		begin = 0
 	}
 	m := s.module(at.file)
 	symbol := readable(m.find(at.vaddr, begin))
+	if symbol == "" {
+		symbol = given
+	}
 	var places []place
 	if m.lines != nil {
 		places = m.lines.at(at.vaddr)
