@@ -35,6 +35,9 @@ func (e *Engine) reap(c *verbRecord, cq *completionQueue) {
 	}
 	e.pair(c, cq)
 	cq.latestTID, cq.latestReap = c.tid, c.time
+	if cq.channel != nil {
+		cq.channel.latestReap = c.time
+	}
 	cq.fire(c.time)
 }
 

@@ -6,6 +6,8 @@ type completionQueue struct {
 	addr uint64
 	fd   int32 // of its completion channel, -1: none or unknown
 
+	channel *channel // nil: none or unknown
+
 	arms    [4]arming // the latest ones
 	armed   int       // ever
 	pollers [8]poller
@@ -17,8 +19,7 @@ type completionQueue struct {
 	latest     *queuePair // of the latest completion
 	latestTID  uint32     // who reaped it
 	latestReap uint64
-	orderTID   uint32
-	doneLow    uint64 // nothing that orderTID reaps from now on was done earlier
+	order      reapOrder
 }
 
 // arming is one ibv_req_notify_cq: it leads to one event, by the first

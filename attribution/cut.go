@@ -17,30 +17,30 @@ func (e *Engine) cut(m *measured, p *pending, c *verbRecord, cq *completionQueue
 	w := &e.walker
 	w.segments = m.segments
 	same := !m.receive && m.postTID == m.reapTID
-	low, high := m.doneLow, m.doneHigh
-	if same {
-		low, high = max(low, min(m.postEnd, m.reap)), max(high, min(m.postEnd, m.reap))
+	doubtful := func(low, high uint64) (from, to uint64, is bool) {
+		if same {
+			low, high = max(low, min(m.postEnd, m.reap)), max(high, min(m.postEnd, m.reap))
+		}
+		latency := m.reap - m.postBegin
+		if m.receive {
+			latency = m.reap - low
+		}
+		return low, high, isDoubtful(high-low, latency)
 	}
-	from := m.done
-	m.uncertain = isDoubtful(high-low, m.reap-m.postBegin)
+	_, _, m.uncertain = doubtful(m.doneLow, m.doneHigh)
+	low, high, open := doubtful(m.likelyLow, m.likelyHigh)
+	wireEnd, from := m.done, m.done
+	if open {
+		wireEnd, from = low, high
+	}
 	if m.receive {
-		m.uncertain = isDoubtful(high-low, m.reap-low)
-		if m.uncertain {
-			m.done, from = low, high
-			w.emit(low, high, CauseUndecided, culprit{}, 0, -1)
-		}
+		m.done = wireEnd
 	} else {
-		wireEnd := m.done
-		if m.uncertain {
-			wireEnd, from = low, high
-		}
 		submitEnd := min(m.postEnd, wireEnd)
 		e.submitted(p, m, submitEnd)
 		w.emit(submitEnd, wireEnd, WireUnsplit, culprit{}, 0, -1)
-		if m.uncertain {
-			w.emit(low, high, CauseUndecided, culprit{}, 0, -1)
-		}
 	}
+	w.emit(wireEnd, from, CauseUndecided, culprit{}, 0, -1)
 	w.submitEnd = 0
 	if same {
 		w.submitEnd = m.postEnd

@@ -96,11 +96,12 @@ func (e *Engine) completionQueueEvent(r *rareRecord) {
 	a := r.object.CQ
 	k := objectKey{r.pid, a.Addr}
 	if r.object.Event == event.ObjectDestroyed || r.object.Event == event.ObjectCreated {
+		e.objects.offChannel(e.objects.cqs[k])
 		delete(e.objects.cqs, k)
 		e.objects.latestCQ = nil
 	}
 	if r.object.Event != event.ObjectDestroyed {
-		e.objects.cq(r.pid, a.Addr).fd = a.ChannelFD
+		e.objects.onChannel(e.objects.cq(r.pid, a.Addr), a.ChannelFD)
 	}
 }
 

@@ -181,6 +181,30 @@ func (s *submits) release(number int32) {
 
 func (s *submits) segments(number int32) []segment { return s.cuts[number-1].segments }
 
+// ran says that a thread is known to have run from begin to end, with nothing on
+// top.
+func (tl *timelines) ran(tid uint32, begin, end uint64) bool {
+	th := tl.known(tid)
+	if th == nil {
+		return false
+	}
+	seq, ok := search(&th.spans, begin, (*span).beganAt)
+	if !ok || th.spans.at(seq).state != stateRunning || seq+1 != th.spans.next && th.spans.at(seq+1).begin < end {
+		return false
+	}
+	for i := th.tops.next; i != th.tops.first && th.tops.at(i-1).end > begin; i-- {
+		if th.tops.at(i-1).begin < end {
+			return false
+		}
+	}
+	for i := tl.gaps.next; i != tl.gaps.first && tl.gaps.at(i-1).end > begin; i-- {
+		if tl.gaps.at(i-1).begin < end {
+			return false
+		}
+	}
+	return true
+}
+
 // undisturbed says that th has been running since t with nothing on top.
 func (tl *timelines) undisturbed(th *thread, t uint64) bool {
 	return th.state() == stateRunning && th.spans.last().begin <= t &&

@@ -19,14 +19,17 @@ type measured struct {
 	postTID, reapTID   uint32
 	postCPU, reapCPU   uint16
 	postBegin, postEnd uint64
-	doneLow, doneHigh  uint64 // done lies in between
-	done               uint64 // best estimate, inside [doneLow, doneHigh]
-	reap               uint64
-	doneSource         DoneSource
-	demand             Demand
-	depth              int32 // WRs in flight on the QP at post_begin
-	pollers            int32 // threads that polled its CQ lately
-	stack              uint64
+	doneLow, doneHigh  uint64 // done lies in between, for certain
+	// likelyLow and likelyHigh: done lies in between as far as it can be told from
+	// what is typical. Inside [doneLow, doneHigh].
+	likelyLow, likelyHigh uint64
+	done                  uint64 // best estimate, inside both
+	reap                  uint64
+	doneSource            DoneSource
+	demand                Demand
+	depth                 int32 // WRs in flight on the QP at post_begin
+	pollers               int32 // threads that polled its CQ lately
+	stack                 uint64
 
 	// segments cut [postBegin, reap] without gap or overlap, in order. For
 	// receives they cut [done, reap], and peerWait is [post_recv, done].
@@ -35,8 +38,9 @@ type measured struct {
 	// unmatched: a receive whose post is not known. Its index is -1, and peerWait
 	// means nothing.
 	unmatched bool
-	// uncertain: the doubt exceeds 1 us and 10 % of the latency; the doubtful
-	// part is a segment of class Undecided.
+	// uncertain: the doubt, doneHigh - doneLow, exceeds 1 us and 10 % of the
+	// latency. What is not even likely to be before or after done is then a
+	// segment of class Undecided.
 	uncertain bool
 }
 

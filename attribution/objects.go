@@ -26,6 +26,7 @@ type objects struct {
 	srqs     map[objectKey]*sharedQueue
 	allSRQs  []*sharedQueue       // in the order of appearance
 	contexts map[objectKey]string // device names
+	channels map[channelKey]*channel
 	used     map[numberKey]uint32 // how often a number was given out
 	all      []*queuePair         // in the order of appearance
 	live     []*queuePair         // of these, those not gone
@@ -48,6 +49,7 @@ func newObjects() objects {
 		cqs:      make(map[objectKey]*completionQueue),
 		srqs:     make(map[objectKey]*sharedQueue),
 		contexts: make(map[objectKey]string),
+		channels: make(map[channelKey]*channel),
 		used:     make(map[numberKey]uint32),
 	}
 }
