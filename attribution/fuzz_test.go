@@ -50,11 +50,11 @@ func (r *reader) event(t uint64) event.Event {
 		CPU: uint16(r.byte() % 3), Flags: uint32(r.byte()),
 	}
 	switch ev.Kind {
-	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm:
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE:
 		b := r.byte()
 		ev.Verb = event.Verb{
 			QP: tapeQP + uint64(b%3), QPNum: tapeNum + uint32(b%3), CQ: tapeCQ + uint64(b%2), WRID: uint64(b % 4),
-			Begin: r.near(t), LastEmpty: r.near(t), LastEmptyTID: r.tid(), HWTime: r.near(t) << (b % 40),
+			Begin: r.near(t), End: r.near(t), LastEmpty: r.near(t), LastEmptyTID: r.tid(), HWTime: r.near(t) << (b % 40),
 			Call: uint32(r.byte() % 8), Index: uint16(r.byte() % 4), Count: uint16(r.byte() % 4), SendFlags: uint32(r.byte()),
 			Bytes: uint32(r.byte()), WQE: uint16(r.byte()), Opcode: r.byte(), Traps: uint16(r.byte() % 4),
 		}

@@ -32,6 +32,7 @@ var kindNames = [event.Kinds]string{
 	event.KindPostEnd:       "return of post",
 	event.KindCompletion:    "completion",
 	event.KindArm:           "arm",
+	event.KindCQE:           "completion entry",
 	event.KindSwitch:        "switch",
 	event.KindWaking:        "waking",
 	event.KindInterrupt:     "interrupt",

@@ -65,6 +65,7 @@ var rooms = [event.Kinds]room{
 	event.KindPostEnd:       roomVerb,
 	event.KindCompletion:    roomVerb,
 	event.KindArm:           roomVerb,
+	event.KindCQE:           roomVerb,
 	event.KindSwitch:        roomSched,
 	event.KindWaking:        roomSched,
 	event.KindInterrupt:     roomInterrupt,

@@ -62,8 +62,9 @@ var rank = [event.Kinds]uint8{
 	event.KindSwitch:        8,
 	event.KindArm:           9,
 	event.KindWR:            10,
-	event.KindPostEnd:       11,
-	event.KindCompletion:    12,
+	event.KindCQE:           11,
+	event.KindPostEnd:       12,
+	event.KindCompletion:    13,
 }
 
 // The comparisons below order all that is in a record, so that the order of
@@ -115,6 +116,7 @@ func compareVerb(a, b *verbRecord) int {
 		cmp.Compare(a.WQE, b.WQE),
 		cmp.Compare(a.WRID, b.WRID),
 		cmp.Compare(a.HWTime, b.HWTime),
+		cmp.Compare(a.End, b.End),
 		cmp.Compare(a.LastEmpty, b.LastEmpty),
 		cmp.Compare(a.LastEmptyTID, b.LastEmptyTID),
 		cmp.Compare(a.EmptyPolls, b.EmptyPolls),

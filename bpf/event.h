@@ -26,6 +26,7 @@ enum record_kind {
 	RECORD_LIBRARY,		/* struct library_record */
 	RECORD_TRIAL_HIT,	/* struct trial_hit_record */
 	RECORD_TRIAL_POLL,	/* struct trial_poll_record */
+	RECORD_CQE,		/* struct cqe_record */
 	RECORD_KINDS,
 };
 
@@ -112,6 +113,22 @@ struct completion_record {
 	__u16 traps;		/* our probe hits in this poll */
 	__u32 empty_polls;	/* polls of this CQ that found it empty since the previous completion record */
 	__u32 pad;
+};
+
+/*
+ * The kernel wrote a completion entry (the NIC is software): it became visible
+ * between header.time and end.  header.pid is the queue's owner, tid the task
+ * that the kernel wrote it on.
+ */
+struct cqe_record {
+	struct record_header h;
+	__u64 cq;		/* struct ibv_cq * in the owner */
+	__u64 end;
+	__u64 wr_id;
+	__u32 qp_num;
+	__u32 status;		/* enum ibv_wc_status */
+	__u32 opcode;		/* enum ibv_wc_opcode; undefined when status is not 0 */
+	__u32 ahead;		/* entries of the queue not yet reaped at header.time */
 };
 
 /* ibv_req_notify_cq. */

@@ -26,7 +26,18 @@ func TestEveryProgramLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := make([]string, 0, len(spec.Programs))
-	for name := range spec.Programs {
+	for name, p := range spec.Programs {
+		// Of a kernel module: testbed/vm has it.
+		if p.AttachType == ebpf.AttachTraceFEntry || p.AttachType == ebpf.AttachTraceFExit {
+			loaded, err := InModule("rdma_rxe", p)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if !loaded {
+				delete(spec.Programs, name)
+				continue
+			}
+		}
 		names = append(names, name)
 	}
 	sort.Strings(names)

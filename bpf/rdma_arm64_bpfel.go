@@ -123,6 +123,25 @@ type RdmaCqState struct {
 	Synced       uint32
 }
 
+type RdmaCqeCall struct {
+	_     structs.HostLayout
+	Begin uint64
+	Ahead uint32
+	Pad   uint32
+}
+
+type RdmaCqeRecord struct {
+	_      structs.HostLayout
+	H      RdmaRecordHeader
+	Cq     uint64
+	End    uint64
+	WrId   uint64
+	QpNum  uint32
+	Status uint32
+	Opcode uint32
+	Ahead  uint32
+}
+
 type RdmaDeviceContextRecord struct {
 	_       structs.HostLayout
 	H       RdmaRecordHeader
@@ -276,7 +295,8 @@ const (
 	RdmaRecordKindRECORD_LIBRARY        RdmaRecordKind = 13
 	RdmaRecordKindRECORD_TRIAL_HIT      RdmaRecordKind = 14
 	RdmaRecordKindRECORD_TRIAL_POLL     RdmaRecordKind = 15
-	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 16
+	RdmaRecordKindRECORD_CQE            RdmaRecordKind = 16
+	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 17
 )
 
 type RdmaSiteKey struct {
@@ -304,7 +324,7 @@ type RdmaStackRecord struct {
 type RdmaStats struct {
 	_       structs.HostLayout
 	Counter [21]uint64
-	Dropped [16]struct {
+	Dropped [17]struct {
 		_     structs.HostLayout
 		Count uint64
 		Last  uint64
@@ -492,6 +512,7 @@ type RdmaWrRecord struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	RdmaMapCpus                = "cpus"
+	RdmaMapCqeCalls            = "cqe_calls"
 	RdmaMapCqs                 = "cqs"
 	RdmaMapPosters             = "posters"
 	RdmaMapRings               = "rings"
@@ -533,6 +554,8 @@ const (
 	RdmaProgPostRecvEnter      = "post_recv_enter"
 	RdmaProgPostSendEnter      = "post_send_enter"
 	RdmaProgReqNotifyEnter     = "req_notify_enter"
+	RdmaProgRxeCqeEnter        = "rxe_cqe_enter"
+	RdmaProgRxeCqeExit         = "rxe_cqe_exit"
 	RdmaProgSchedMigrateTask   = "sched_migrate_task"
 	RdmaProgSchedProcessExec   = "sched_process_exec"
 	RdmaProgSchedProcessExit   = "sched_process_exit"
@@ -637,6 +660,8 @@ type RdmaProgramSpecs struct {
 	PostRecvEnter      *ebpf.ProgramSpec `ebpf:"post_recv_enter"`
 	PostSendEnter      *ebpf.ProgramSpec `ebpf:"post_send_enter"`
 	ReqNotifyEnter     *ebpf.ProgramSpec `ebpf:"req_notify_enter"`
+	RxeCqeEnter        *ebpf.ProgramSpec `ebpf:"rxe_cqe_enter"`
+	RxeCqeExit         *ebpf.ProgramSpec `ebpf:"rxe_cqe_exit"`
 	SchedMigrateTask   *ebpf.ProgramSpec `ebpf:"sched_migrate_task"`
 	SchedProcessExec   *ebpf.ProgramSpec `ebpf:"sched_process_exec"`
 	SchedProcessExit   *ebpf.ProgramSpec `ebpf:"sched_process_exit"`
@@ -655,6 +680,7 @@ type RdmaProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type RdmaMapSpecs struct {
 	Cpus     *ebpf.MapSpec `ebpf:"cpus"`
+	CqeCalls *ebpf.MapSpec `ebpf:"cqe_calls"`
 	Cqs      *ebpf.MapSpec `ebpf:"cqs"`
 	Posters  *ebpf.MapSpec `ebpf:"posters"`
 	Rings    *ebpf.MapSpec `ebpf:"rings"`
@@ -708,6 +734,7 @@ func (o *RdmaObjects) Close() error {
 // It can be passed to LoadRdmaObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RdmaMaps struct {
 	Cpus     *ebpf.Map `ebpf:"cpus"`
+	CqeCalls *ebpf.Map `ebpf:"cqe_calls"`
 	Cqs      *ebpf.Map `ebpf:"cqs"`
 	Posters  *ebpf.Map `ebpf:"posters"`
 	Rings    *ebpf.Map `ebpf:"rings"`
@@ -721,6 +748,7 @@ type RdmaMaps struct {
 func (m *RdmaMaps) Close() error {
 	return _RdmaClose(
 		m.Cpus,
+		m.CqeCalls,
 		m.Cqs,
 		m.Posters,
 		m.Rings,
@@ -791,6 +819,8 @@ type RdmaPrograms struct {
 	PostRecvEnter      *ebpf.Program `ebpf:"post_recv_enter"`
 	PostSendEnter      *ebpf.Program `ebpf:"post_send_enter"`
 	ReqNotifyEnter     *ebpf.Program `ebpf:"req_notify_enter"`
+	RxeCqeEnter        *ebpf.Program `ebpf:"rxe_cqe_enter"`
+	RxeCqeExit         *ebpf.Program `ebpf:"rxe_cqe_exit"`
 	SchedMigrateTask   *ebpf.Program `ebpf:"sched_migrate_task"`
 	SchedProcessExec   *ebpf.Program `ebpf:"sched_process_exec"`
 	SchedProcessExit   *ebpf.Program `ebpf:"sched_process_exit"`
@@ -839,6 +869,8 @@ func (p *RdmaPrograms) Close() error {
 		p.PostRecvEnter,
 		p.PostSendEnter,
 		p.ReqNotifyEnter,
+		p.RxeCqeEnter,
+		p.RxeCqeExit,
 		p.SchedMigrateTask,
 		p.SchedProcessExec,
 		p.SchedProcessExit,

@@ -25,6 +25,7 @@
 #include "poll.bpf.h"
 #include "pollpath.bpf.h"
 #include "object.bpf.h"
+#include "cqe.bpf.h"
 #include "interrupt.bpf.h"
 #include "sched.bpf.h"
 #include "task.bpf.h"
@@ -42,6 +43,7 @@ const struct {
 		struct wr_record wr;
 		struct post_end_record post_end;
 		struct completion_record completion;
+		struct cqe_record cqe;
 		struct arm_record arm;
 		struct switch_record sched_switch;
 		struct waking_record waking;

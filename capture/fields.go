@@ -95,7 +95,7 @@ func (f *fields) walk(e, prev *event.Event) bool {
 	field(f, &e.CPU, prev.CPU)
 	field(f, &e.Flags, prev.Flags)
 	switch e.Kind {
-	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm:
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE:
 		f.verb(e, prev)
 	case event.KindSwitch, event.KindWaking:
 		return f.sched(e, prev)
@@ -176,6 +176,11 @@ func (f *fields) verb(e, prev *event.Event) {
 	field(f, &v.VendorErr, p.VendorErr)
 	field(f, &v.Result, p.Result)
 	field(f, &v.BadIndex, p.BadIndex)
+	guess := p.End
+	if e.Kind == event.KindCQE {
+		guess = e.Time
+	}
+	field(f, &v.End, guess)
 }
 
 func (f *fields) sched(e, prev *event.Event) bool {

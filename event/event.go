@@ -31,6 +31,10 @@ const (
 	KindTask
 	// KindLoss: records were dropped between Begin and Time. Loss is set.
 	KindLoss
+	// KindCQE: the kernel wrote a completion entry, as the NIC is software. PID
+	// owns the queue; TID is the task it was written on. In Verb: CQ, QPNum, WRID,
+	// Status, Opcode, End and Count.
+	KindCQE
 	kinds
 )
 
@@ -76,7 +80,7 @@ const (
 	CompletionLost                   // the poll failed: Count completions may be lost
 )
 
-// Verb is the data-path part: KindWR, KindPostEnd, KindCompletion, KindArm.
+// Verb is the data-path part: KindWR, KindPostEnd, KindCompletion, KindArm, KindCQE.
 type Verb struct {
 	QP    uint64 // address of the ibv_qp (of the ibv_srq with WRSRQ); 0 for completions
 	CQ    uint64 // address of the ibv_cq; completions and arms
@@ -84,6 +88,8 @@ type Verb struct {
 	Stack uint64 // id of a Stack in the Context; 0: none
 	// Begin is post_begin (KindWR, KindPostEnd) or the entry of the poll (KindCompletion), ns.
 	Begin uint64
+	// End bounds, with Event.Time, when the entry became visible (KindCQE), ns.
+	End uint64
 	// LastEmpty is the entry time of the latest poll of this CQ that found it
 	// empty, ns; 0: none was seen. LastEmptyTID made it.
 	LastEmpty    uint64
@@ -102,7 +108,7 @@ type Verb struct {
 	Result     int32  // KindPostEnd: the function's return value
 	BadIndex   int32  // KindPostEnd: index of *bad_wr, -1: none
 	Index      uint16 // place within its call or poll
-	Count      uint16 // WRs of the call or completions of the poll
+	Count      uint16 // WRs of the call; completions of the poll; entries not yet reaped (KindCQE)
 	NumSGE     uint16
 	WQE        uint16 // 16-bit index of the WQE: of the post, or the CQE's wqe_counter
 	Traps      uint16 // our probe hits inside the call or poll

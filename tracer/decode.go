@@ -61,6 +61,7 @@ var kindOf = [bpf.RdmaRecordKindRECORD_KINDS]event.Kind{
 	bpf.RdmaRecordKindRECORD_POST_END:       event.KindPostEnd,
 	bpf.RdmaRecordKindRECORD_COMPLETION:     event.KindCompletion,
 	bpf.RdmaRecordKindRECORD_ARM:            event.KindArm,
+	bpf.RdmaRecordKindRECORD_CQE:            event.KindCQE,
 	bpf.RdmaRecordKindRECORD_SWITCH:         event.KindSwitch,
 	bpf.RdmaRecordKindRECORD_WAKING:         event.KindWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      event.KindInterrupt,
@@ -76,6 +77,7 @@ var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
 	bpf.RdmaRecordKindRECORD_POST_END:       decodePostEnd,
 	bpf.RdmaRecordKindRECORD_COMPLETION:     decodeCompletion,
 	bpf.RdmaRecordKindRECORD_ARM:            decodeArm,
+	bpf.RdmaRecordKindRECORD_CQE:            decodeCQE,
 	bpf.RdmaRecordKindRECORD_SWITCH:         decodeSwitch,
 	bpf.RdmaRecordKindRECORD_WAKING:         decodeWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      decodeInterrupt,
@@ -129,6 +131,16 @@ func decodeArm(raw []byte, e *event.Event) bool {
 		return false
 	}
 	e.Verb.CQ = r.Cq
+	return true
+}
+
+func decodeCQE(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaCqeRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Verb = event.Verb{CQ: r.Cq, End: r.End, WRID: r.WrId, QPNum: r.QpNum, Status: r.Status, Opcode: uint8(r.Opcode),
+		Count: clamp16(r.Ahead)}
 	return true
 }
 

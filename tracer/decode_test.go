@@ -31,6 +31,8 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 			Opcode: 129, VendorErr: 11, ByteLen: 12, SrcQp: 13, WcFlags: 14, Index: 15, Count: 16, WqeCounter: 17, Traps: 18,
 			EmptyPolls: 19}),
 		bpf.RdmaRecordKindRECORD_ARM: raw(bpf.RdmaArmRecord{H: header(bpf.RdmaRecordKindRECORD_ARM), Cq: 1}),
+		bpf.RdmaRecordKindRECORD_CQE: raw(bpf.RdmaCqeRecord{H: header(bpf.RdmaRecordKindRECORD_CQE),
+			Cq: 1, End: 2, WrId: 3, QpNum: 4, Status: 5, Opcode: 129, Ahead: 6}),
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
 			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8}),
@@ -76,6 +78,10 @@ func TestDecode(t *testing.T) {
 		RemoteQPN: 13, Status: 9, VendorErr: 11, WCFlags: 14, EmptyPolls: 19, Index: 15, Count: 16, WQE: 17, Traps: 18, Opcode: 129}
 	if got := verb(bpf.RdmaRecordKindRECORD_COMPLETION); got != completion {
 		t.Errorf("completion: %+v", got)
+	}
+	cqe := event.Verb{CQ: 1, End: 2, WRID: 3, QPNum: 4, Status: 5, Opcode: 129, Count: 6}
+	if got := verb(bpf.RdmaRecordKindRECORD_CQE); got != cqe {
+		t.Errorf("CQE: %+v", got)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // that the rest of the plan depends on.
 type kernel struct {
 	coll *ebpf.Collection
-	// missing are the tracepoints this kernel doesn't have, by program.
+	// missing says why programs of the kernel's tracepoints and functions cannot be.
 	missing map[string]string
 	multi   bool   // uprobe_multi links with a PID work
 	single  string // why not, if they don't
@@ -88,8 +88,9 @@ func kernelTypes(path string) (*btf.Spec, error) {
 	return types, nil
 }
 
-// dropMissing takes the programs out whose tracepoint this kernel lacks, by
-// looking for it rather than by the kernel's version.
+// dropMissing takes the programs out whose tracepoint or function this kernel
+// lacks, by looking for it rather than by the kernel's version. Those of a
+// module that isn't loaded are not missed.
 func (k *kernel) dropMissing(spec *ebpf.CollectionSpec, types *btf.Spec) {
 	for name, p := range spec.Programs {
 		tp, ok := strings.CutPrefix(p.SectionName, "tp_btf/")
@@ -97,7 +98,24 @@ func (k *kernel) dropMissing(spec *ebpf.CollectionSpec, types *btf.Spec) {
 			k.missing[name] = "this kernel has no tracepoint " + tp
 			delete(spec.Programs, name)
 		}
+		module, ok := moduleOf[name]
+		if !ok {
+			continue
+		}
+		loaded, err := bpf.InModule(module, p)
+		if err != nil || !loaded {
+			delete(spec.Programs, name)
+		}
+		if err != nil {
+			k.missing[name] = err.Error()
+		}
 	}
+}
+
+// moduleOf has the programs at functions of kernel modules: drivers of software NICs.
+var moduleOf = map[string]string{
+	bpf.RdmaProgRxeCqeEnter: "rdma_rxe",
+	bpf.RdmaProgRxeCqeExit:  "rdma_rxe",
 }
 
 // tracepointArgs counts the arguments of a tracepoint's prototype; 0: the

@@ -88,6 +88,7 @@ var kindNames = [bpf.RdmaRecordKindRECORD_KINDS]string{
 	bpf.RdmaRecordKindRECORD_POST_END:       "post end",
 	bpf.RdmaRecordKindRECORD_COMPLETION:     "completion",
 	bpf.RdmaRecordKindRECORD_ARM:            "arm",
+	bpf.RdmaRecordKindRECORD_CQE:            "completion entry",
 	bpf.RdmaRecordKindRECORD_SWITCH:         "switch",
 	bpf.RdmaRecordKindRECORD_WAKING:         "waking",
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      "interrupt",

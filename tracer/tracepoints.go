@@ -22,10 +22,12 @@ var lostWithout = map[string]string{
 	bpf.RdmaProgIrqHandlerEntry:  "device interrupts are not observed",
 	bpf.RdmaProgSoftirqEntry:     "softirqs are not observed",
 	bpf.RdmaProgSchedProcessFork: "threads that start during the trace are followed late",
+	bpf.RdmaProgRxeCqeEnter:      "when soft-RoCE's completions are done is inferred",
+	bpf.RdmaProgRxeCqeExit:       "when soft-RoCE's completions are done is inferred",
 }
 
-// attachTracepoints attaches every loaded tp_btf program. None of them is
-// required: each that fails costs a note.
+// attachTracepoints attaches every loaded program of tracepoints and of the
+// kernel's functions. None of them is required: each that fails costs a note.
 func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []string) {
 	names := make([]string, 0, len(k.coll.Programs))
 	for name, p := range k.coll.Programs {
@@ -44,7 +46,7 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 		return strings.Compare(a, b)
 	})
 	for _, name := range names {
-		probe := event.Probe{Name: name, Kind: "tp_btf"}
+		probe := event.Probe{Name: name, Kind: kindOfProgram(name)}
 		l, err := link.AttachTracing(link.TracingOptions{Program: k.prog(name)})
 		if err != nil {
 			probe.Error = err.Error()
@@ -54,7 +56,7 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 		probes = append(probes, probe)
 	}
 	for name, why := range k.missing {
-		probes = append(probes, event.Probe{Name: name, Kind: "tp_btf", Error: why})
+		probes = append(probes, event.Probe{Name: name, Kind: kindOfProgram(name), Error: why})
 	}
 	slices.SortFunc(probes, func(a, b event.Probe) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range probes {
@@ -63,6 +65,16 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 		}
 	}
 	return probes, notes
+}
+
+func kindOfProgram(name string) string {
+	switch _, inModule := moduleOf[name]; {
+	case !inModule:
+		return "tp_btf"
+	case strings.HasSuffix(name, "_exit"):
+		return "fexit"
+	}
+	return "fentry"
 }
 
 func tracepointNote(p event.Probe) string {

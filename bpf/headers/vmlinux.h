@@ -120,6 +120,44 @@ struct task_struct___old {
 	unsigned int cpu; /* before 5.16 */
 };
 
+/* Of the RDMA modules: who made a CQ, and what its user calls it (the ibv_cq's address, see ibv_cmd_create_cq). */
+struct rdma_restrack_entry {
+	struct task_struct *task;
+};
+
+struct ib_uobject {
+	u64 user_handle;
+};
+
+struct ib_uevent_object {
+	struct ib_uobject uobject;
+};
+
+struct ib_ucq_object {
+	struct ib_uevent_object uevent;
+};
+
+struct ib_cq {
+	struct ib_ucq_object *uobject;
+	struct rdma_restrack_entry res;
+};
+
+/* Shared with librxe: rdma/rdma_user_rxe.h. */
+struct rxe_queue_buf {
+	u32 index_mask;
+	u32 producer_index;
+	u32 consumer_index;
+};
+
+struct rxe_queue {
+	struct rxe_queue_buf *buf;
+};
+
+struct rxe_cq {
+	struct ib_cq ibcq;
+	struct rxe_queue *queue;
+};
+
 struct irqaction {
 	const char *name;
 };

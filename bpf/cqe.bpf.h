@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Completion entries that the kernel writes, since the NIC is software.
+ * soft-RoCE's function is observed at entry and return: in between the entry
+ * becomes visible, and then its queue's event handler is called.
+ */
+#ifndef RDMATRACE_CQE_BPF_H
+#define RDMATRACE_CQE_BPF_H
+
+struct cqe_call {
+	__u64 begin;
+	__u32 ahead;
+	__u32 pad;
+};
+
+/* Calls under way, by their entry: callers keep it on their stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, struct cqe_call);
+} cqe_calls SEC(".maps");
+
+/* The process that made the queue, 0: the kernel did. */
+static __always_inline __u32 cq_owner(struct rxe_cq *cq)
+{
+	return BPF_CORE_READ(cq, ibcq.res.task, tgid);
+}
+
+/* Entries that are visible and were not reaped. */
+static __always_inline __u32 cq_unread(struct rxe_cq *cq)
+{
+	struct rxe_queue_buf *buf = BPF_CORE_READ(cq, queue, buf);
+	__u32 unread = BPF_CORE_READ(buf, producer_index) - BPF_CORE_READ(buf, consumer_index);
+
+	return unread & BPF_CORE_READ(buf, index_mask);
+}
+
+SEC("fentry/rxe_cq_post")
+int BPF_PROG(rxe_cqe_enter, struct rxe_cq *cq, void *cqe)
+{
+	__u64 key = (__u64)cqe;
+	struct cqe_call call = {};
+
+	if (!open || !is_target(cq_owner(cq)))
+		return 0;
+	call.begin = bpf_ktime_get_ns();
+	call.ahead = cq_unread(cq);
+	if (bpf_map_update_elem(&cqe_calls, &key, &call, BPF_ANY))
+		count_dropped(RECORD_CQE, call.begin);
+	return 0;
+}
+
+SEC("fexit/rxe_cq_post")
+int BPF_PROG(rxe_cqe_exit, struct rxe_cq *cq, void *cqe, int solicited, int ret)
+{
+	struct cqe_call *called, call;
+	__u64 key = (__u64)cqe;
+	struct verbs_wc wc;	/* as librxe copies it into the ibv_wc */
+	struct cqe_record *rec;
+	struct out o;
+
+	called = bpf_map_lookup_elem(&cqe_calls, &key);
+	if (!called)
+		return 0;
+	call = *called;
+	bpf_map_delete_elem(&cqe_calls, &key);
+	if (ret) /* the queue was full: nothing was written */
+		return 0;
+	if (bpf_probe_read_kernel(&wc, sizeof(wc), cqe)) {
+		count_dropped(RECORD_CQE, call.begin);
+		return 0;
+	}
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_CQE, call.begin);
+	if (!rec)
+		return 0;
+	header_fill(&rec->h, &o, RECORD_CQE, call.begin, 0);
+	rec->h.pid = cq_owner(cq);
+	rec->cq = BPF_CORE_READ(cq, ibcq.uobject, uevent.uobject.user_handle);
+	rec->end = bpf_ktime_get_ns();
+	rec->wr_id = wc.wr_id;
+	rec->qp_num = wc.qp_num;
+	rec->status = wc.status;
+	rec->opcode = wc.opcode;
+	rec->ahead = call.ahead;
+	out_submit(&o, rec);
+	return 0;
+}
+
+#endif
