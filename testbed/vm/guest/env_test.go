@@ -13,11 +13,13 @@ import (
 // patience is how long anything may take that is only slow when it hangs.
 const patience = 60 * time.Second
 
+func vm() bool { return os.Getenv("RDMATRACE_VM") == "1" }
+
 // inGuest skips a test elsewhere than in the guest. There, what it needs has to
 // be there.
 func inGuest(t *testing.T) {
 	t.Helper()
-	if os.Getenv("RDMATRACE_VM") != "1" {
+	if !vm() {
 		t.Skip("runs in the guest of testbed/vm, which has kernel RDMA: make vm-test")
 	}
 	for _, device := range []string{"rxe0", "rxe1"} {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,6 +52,12 @@ func tracepoints(t *testing.T, got *traced) {
 	errors := map[string]string{}
 	var names []string
 	for _, p := range got.Probes {
+		if strings.HasPrefix(p.Kind, "f") {
+			feature(p.Kind+" "+p.Name, "%s", cmp.Or(p.Error, "attached"))
+			if p.Error != "" {
+				t.Errorf("%s: %s", p.Name, p.Error)
+			}
+		}
 		if p.Kind != "tp_btf" {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 
 // TestPrograms loads all programs. Where a kernel refuses some, each is tried
 // by itself and named, with the verifier's words. A program whose tracepoint the
-// kernel doesn't have is not a failure, and named too.
+// kernel doesn't have, or whose module, is not a failure, and named too.
 func TestPrograms(t *testing.T) {
 	testenv.Root(t)
 	if err := rlimit.RemoveMemlock(); err != nil {
@@ -32,11 +32,21 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := len(spec.Programs)
-	var lacking, refused []string
+	var lacking, absent, refused []string
 	for name, p := range spec.Programs {
 		if tp, ok := strings.CutPrefix(p.SectionName, "tp_btf/"); ok && !hasTracepoint(types, tp) {
 			lacking = append(lacking, tp)
 			delete(spec.Programs, name)
+		}
+		if p.AttachType == ebpf.AttachTraceFEntry || p.AttachType == ebpf.AttachTraceFExit {
+			loaded, err := bpf.InModule("rdma_rxe", p)
+			if err != nil || !loaded && vm() {
+				t.Errorf("%s: the module is loaded: %v, %v", name, loaded, err)
+			}
+			if !loaded {
+				absent = append(absent, name)
+				delete(spec.Programs, name)
+			}
 		}
 	}
 	if load(spec.Copy()) != nil {
@@ -48,7 +58,9 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 	slices.Sort(lacking)
-	feature("BPF programs that load", "%d of %d%s", len(spec.Programs)-len(refused), all, unless("refused", refused))
+	slices.Sort(absent)
+	feature("BPF programs that load", "%d of %d%s", len(spec.Programs)-len(refused), all,
+		unless("refused", refused)+unless("their module is not loaded", absent))
 	feature("tracepoints that the kernel lacks", "%s", orNone(lacking))
 }
 

@@ -1,0 +1,54 @@
+package guest
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// written checks that each completion was seen when the kernel wrote its entry,
+// which is before it was reaped and after the CQ was found empty.
+func written(t *testing.T, got *traced) {
+	t.Helper()
+	entries, reaped := byQueue(got.events, event.KindCQE), byQueue(got.events, event.KindCompletion)
+	if len(reaped) == 0 {
+		t.Error("no completion was reaped")
+	}
+	for cq, reaps := range reaped {
+		wrote := entries[cq]
+		if len(wrote) < len(reaps) {
+			t.Errorf("%d completions of a CQ, and %d entries written by the kernel", len(reaps), len(wrote))
+			continue
+		}
+		for i, r := range reaps {
+			w, v := wrote[i], &r.Verb
+			if w.Verb.WRID != v.WRID || w.Verb.QPNum != v.QPNum || w.Verb.Status != v.Status || w.Verb.Opcode != v.Opcode {
+				t.Errorf("completion %d: the kernel wrote %+v, reaped: %+v", i, w.Verb, *v)
+			}
+			if w.Time > r.Time || w.Verb.End < w.Time || w.Verb.End < v.LastEmpty {
+				t.Errorf("completion %d was written from %d to %d, the CQ empty at %d, reaped at %d", i, w.Time, w.Verb.End, v.LastEmpty, r.Time)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// byQueue has the events of a kind by completion queue, in the order of things.
+func byQueue(events []event.Event, kind event.Kind) map[uint64][]*event.Event {
+	out := map[uint64][]*event.Event{}
+	for i := range events {
+		if e := &events[i]; e.Kind == kind {
+			out[e.Verb.CQ] = append(out[e.Verb.CQ], e)
+		}
+	}
+	for _, list := range out {
+		slices.SortStableFunc(list, func(a, b *event.Event) int {
+			return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Verb.Index, b.Verb.Index))
+		})
+	}
+	return out
+}
