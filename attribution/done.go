@@ -13,8 +13,10 @@ import "github.com/rdmatrace/rdmatrace/event"
 //
 // What others of its kind took proves nothing. It bounds [likelyLow, likelyHigh],
 // which the cut goes by, and nothing that is said of m may be inherited from
-// that. Inside, the best of the following is done: the time stamp; the interrupt
-// or the wakeup that ended a sleep on the CQ; the middle.
+// that. Inside, the best of the following is done: the time stamp, if the clock
+// is aligned well enough (a program that sleeps looks at its CQ rarely, which
+// bounds little); the interrupt or the wakeup that ended a sleep on the CQ; the
+// middle.
 func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	low := m.postBegin
 	m.doneSource = DoneBounded
@@ -25,9 +27,10 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	m.doneHigh = m.reap
 	m.doneLow = max(low, cq.order.before(c, m.doneHigh))
 	kind := e.flights.of(m)
+	stamped := e.stamped(m, c, kind, low)
 	switch {
-	case e.stamped(m, c, kind, low):
-	case e.interruptedSleep(m, c, kind, cq):
+	case stamped && !isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin):
+	case e.interruptedSleep(m, c, kind, cq), stamped:
 	default:
 		m.expect(c, kind)
 	}

@@ -313,6 +313,28 @@ func TestTimeStampTellsDone(t *testing.T) {
 	}
 }
 
+// TestWideTimeStampLeavesItToTheInterrupt: where nobody looks before the event,
+// the clock's band is as wide as the flight. Inside it the handler tells more.
+func TestWideTimeStampLeavesItToTheInterrupt(t *testing.T) {
+	clock := trueClock{begin: 1 << 45, rate: 0.15625}
+	tp := created()
+	at := uint64(1 * us)
+	for range 200 {
+		end := tp.eventMode(at, 20*us, event.InterruptDevice)
+		reap := &tp.events[len(tp.events)-1]
+		reap.Flags, reap.Verb.HWTime = event.CompletionHWTime, clock.stamp(at+18*us)
+		at = end
+	}
+	_, rec := tp.play(t, Config{})
+	m := rec.last(t)
+	if m.doneSource != DoneInterrupt || m.done != m.postBegin+19*us || m.ns(CauseUndecided) > 0 || !m.uncertain {
+		t.Errorf("%s, uncertain %v: %s", m.doneSource, m.uncertain, describe(m.segments, m.postBegin, 1))
+	}
+	if truth := m.postBegin + 18*us; truth < m.doneLow || truth > m.doneHigh {
+		t.Errorf("done in [%d, %d], truth 18000", m.doneLow-m.postBegin, m.doneHigh-m.postBegin)
+	}
+}
+
 func TestErrorsHaveNoTimeStamp(t *testing.T) {
 	tp := created()
 	tp.post(worker, 1*us, 2*us, wr{id: 7})
