@@ -41,6 +41,10 @@ ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool s
 	memcpy(dst, e, 56);
 	/* The last 8 bytes hold the owner bit. */
 	__atomic_store_n((uint64_t *)(dst + 56), last, __ATOMIC_RELEASE);
+	/* The entry has left the store buffer before the clock is read again, and
+	 * goes before the look at the arm word, as an application arms before its
+	 * last look at the queue: one of the two sees. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	c->held = now_ns() - t > HELD_NS;
 	c->pi = (c->pi + 1) & PI_MASK;
 	c->last_cqe = t;
@@ -49,9 +53,6 @@ ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool s
 		c->last_sol = c->pi;
 	}
 	stats.cqes++;
-	/* The entry goes before the look at the arm word, as an application
-	 * arms before its last look at the queue: one of the two sees. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return t;
 }
 
