@@ -81,8 +81,8 @@ func TestHogIsNamed(t *testing.T) {
 // given to another work request than its own.
 func TestManyAttaches(t *testing.T) {
 	// A slow link: the queue is full all the time, and the truth log stays small.
-	d := startDevice(t, "BYTE_PS=800")
-	p := d.pair(t, "ib_write_bw", "-s", "65536", "-n", "4000000")
+	d := startDevice(t, "BYTE_PS=5000")
+	p := d.pair(t, "PAIR_TIMEOUT=1200", "ib_write_bw", "-s", "65536", "-n", "4000000")
 	var all []*traced
 	for range 50 {
 		tr := attach(t, p.client, "-d", "30ms").result(t)
