@@ -102,7 +102,7 @@ func (f *floor) collect(scratch *fitting) []point {
 // those in front of it. If the jitter is bounded it lifts their low quantile,
 // and not the high one; if it has an exponential tail it lifts both with the
 // logarithm of depth: its slope at depth n, times n, is less than 1/ln(n) of
-// the wire time.
+// the wire time. On queues less deep than that its bend tells it from a line.
 const queueShare = 0.35
 
 // deepSlope is what the bytes in front of a WR cost it. The points of a queue
@@ -111,10 +111,39 @@ const queueShare = 0.35
 func (s *fitting) deepSlope(points []point) float64 {
 	last := points[len(points)-1]
 	slope := max(s.slope(points, 0), s.slope(points, last.x/8))
-	if slope*last.x < queueShare*last.y {
+	if slope*last.x < queueShare*last.y || s.bend(points) < straight {
 		return 0
 	}
 	return slope
+}
+
+// straight is the least bend that passes for a line's, 1: half way to that of a
+// logarithm, 1/2.
+const straight = 0.75
+
+// bend of the points, in the high quantile, whose logarithm is the purer one: the
+// median, over triples that each reach slopeRatio times as far as the one before,
+// of the second slope over the first. It is more than 1 where a level part goes
+// before. Without a triple nothing speaks against a line.
+func (s *fitting) bend(points []point) float64 {
+	s.values = s.values[:0]
+	for i, a := range points {
+		for j, b := range points[i+1:] {
+			if b.xh < slopeRatio*max(a.xh, 1) {
+				continue
+			}
+			for _, c := range points[i+j+2:] {
+				if c.xh >= slopeRatio*b.xh {
+					first, second := (b.yh-a.yh)/(b.xh-a.xh), (c.yh-b.yh)/(c.xh-b.xh)
+					s.values = append(s.values, max(second, 0)/max(first, second/8, math.SmallestNonzeroFloat64))
+				}
+			}
+		}
+	}
+	if len(s.values) == 0 {
+		return 1
+	}
+	return median(s.values)
 }
 
 // slope of the points beyond from: the smaller of those of both quantiles.

@@ -21,6 +21,7 @@ type sendHistory struct {
 	ring      []finishedWR // a power of two long
 	count     uint64       // ever entered
 	lastDone  uint64
+	sent      uint64 // when all had been sent: see sentBy
 	bytes     uint64 // finished so far
 	reads     [readsMost]uint64
 	readCount uint64
@@ -34,6 +35,7 @@ type waiting struct {
 	// readDone[i] is done of the READ or atomic 1<<i places before, 0: none known.
 	readDone  [readSteps]uint64
 	readAhead uint64 // READs and atomics not done at its post_end, as far as remembered
+	sent      uint64 // when the previous signalled WR had been sent, 0: not known
 	known     bool   // ahead is: the history reaches back far enough
 }
 
@@ -43,7 +45,7 @@ const readSteps = 5
 // enter a completed WR and say what had been in front of it. ahead is what was
 // not done at since: bytesAhead of it.
 func (h *sendHistory) enter(m *measured, since uint64) waiting {
-	w := waiting{prevDone: h.lastDone, earlier: earlierBytes(m)}
+	w := waiting{prevDone: h.lastDone, earlier: earlierBytes(m), sent: h.sent}
 	w.ahead, w.known = h.bytesAhead(since)
 	w.ahead += w.earlier
 	done := max(m.done, h.lastDone)
@@ -54,6 +56,12 @@ func (h *sendHistory) enter(m *measured, since uint64) waiting {
 	h.lastDone = done
 	h.push(finishedWR{done, h.bytes})
 	return w
+}
+
+// sentBy takes when what entered last had been sent, as the split shows it: a
+// base before it was done at the latest.
+func (h *sendHistory) sentBy(t, base uint64) {
+	h.sent = min(t, h.lastDone-min(base, h.lastDone))
 }
 
 func (h *sendHistory) enterRead(w *waiting, postEnd, done uint64) {

@@ -15,6 +15,7 @@ type simPath struct {
 	base     uint64  // ns
 	perByte  float64 // ns
 	jitter   int     // done comes up to so many ns later
+	tail     float64 // and so many ns on average, exponentially distributed
 	portFree uint64
 	random   *rand.Rand
 }
@@ -89,7 +90,7 @@ func (p *simPath) step(q *simQueue, postBegin uint64) {
 	}
 	q.sent = start + uint64(float64(size)*p.perByte) + w.stuck
 	p.portFree = max(p.portFree, q.sent)
-	done := q.sent + p.base + uint64(p.random.IntN(p.jitter))
+	done := q.sent + p.base + uint64(p.random.IntN(p.jitter)) + uint64(p.tail*p.random.ExpFloat64())
 	if i > 0 {
 		done = max(done, q.done[i-1])
 	}

@@ -45,7 +45,8 @@ func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory
 	s.pieces = appendPiece(s.pieces[:0], SendQueue, begin, queued)
 	s.pieces = appendPiece(s.pieces, PortShare, queued, shared)
 	s.pieces = appendPiece(s.pieces, stall.cause, shared, start)
-	s.service(d, port, start, end)
+	share := shared - queued + s.service(d, port, start, end)
+	history.sentBy(max(begin, waiting.sent)+share+withSlack(f.fit.perByte.of(waiting.earlier+m.bytes)), f.fit.base)
 	if s.own.end-s.own.begin > stall.end-stall.begin {
 		*stall = s.own
 	}
@@ -68,16 +69,16 @@ func wireBounds(segments []segment) (begin, end uint64, found bool) {
 }
 
 // serviceStart is when the NIC turned to m, and until when before that m
-// waited for its own queue pair: as long as those bytes in front of it take
-// that were done more than a base after its post (w.ahead). The others were on
-// their way already.
+// waited for its own queue pair: until all in front of it had been sent, and no
+// longer than those bytes take that were done more than a base after its post
+// (w.ahead). The others were on their way already, and of these those that
+// jitter alone delayed.
 func (f *fit) serviceStart(m *measured, w *waiting, begin, end uint64) (start, queued uint64) {
 	free := uint64(0)
 	if w.prevDone > f.base {
 		free = w.prevDone - f.base + f.perByte.of(w.earlier)
 	}
-	// An eighth more: the rate is fitted to the fastest tenth.
-	ahead := begin + f.perByte.of(w.ahead)*9/8
+	ahead := max(begin, min(w.sent+withSlack(f.perByte.of(w.earlier)), begin+withSlack(f.perByte.of(w.ahead))))
 	if limit := uint64(m.qp.maxRDAtomic); isRead(m.opcode) && limit > 0 && limit <= readsMost {
 		slot := w.readDone[readStep(limit)]
 		free, ahead = max(free, slot), max(ahead, slot)
@@ -86,8 +87,8 @@ func (f *fit) serviceStart(m *measured, w *waiting, begin, end uint64) (start, q
 	return start, min(ahead, start)
 }
 
-// service cuts [start, end).
-func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64) {
+// service cuts [start, end), and gives the port's share of it.
+func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64) (share uint64) {
 	fit, link := &d.floor.fit, d.queue.port.link
 	left := end - start
 	base := min(fit.base, left)
@@ -99,7 +100,7 @@ func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64)
 		limit = transmit - min(transmit, link.of(d.m.bytes))
 		transmit -= limit
 	}
-	share := d.share(port, start, end-min(fit.base, end-start), left)
+	share = d.share(port, start, end-min(fit.base, end-start), left)
 	left -= share
 	at := start
 	for _, part := range [...]struct {
@@ -113,7 +114,11 @@ func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64)
 		s.own = wireStall{at, end, stallCause(left, fit.base+transmit+limit, d.m.qp)}
 		s.pieces = appendPiece(s.pieces, s.own.cause, at, end)
 	}
+	return share
 }
+
+// withSlack: an eighth more, as the rate is fitted to the fastest tenth.
+func withSlack(ns uint64) uint64 { return ns + ns/8 }
 
 // share of the port: what other queue pairs sent in [begin, end), which was done
 // a base later, takes at the fitted rate; at most so many ns.

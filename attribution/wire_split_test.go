@@ -158,6 +158,26 @@ func TestWireSplit(t *testing.T) {
 	}
 }
 
+// TestJitterIsNoSendQueue: on a wire that jitters with a long tail and keeps its
+// completions in order, WRs wait for those in front of them at any depth, and
+// behind none of their bytes: the path is idle nearly all the time.
+func TestJitterIsNoSendQueue(t *testing.T) {
+	const base = 20_000
+	for _, jitter := range []float64{0.3, 1, 3} {
+		for _, depth := range []int{2, 4, 16, 64, 128} {
+			for _, batch := range []int{1, depth / 2, depth} {
+				path := newSimPath(base, 0.08)
+				path.tail = jitter * base
+				q := &simQueue{qp: testQP(5), wrs: 4000, depth: depth, batch: batch, size: fixed(64), think: 300}
+				r := splitAll(t, path.run(q))
+				if got, truth := r.share(SendQueue), 100*float64(r.queued)/float64(r.wire); got > truth+9 {
+					t.Errorf("jitter of %v bases, depth %d, %d at a time: send-queue takes %.1f %%, truth is %.1f %%", jitter, depth, batch, got, truth)
+				}
+			}
+		}
+	}
+}
+
 // Base and rate are found from WRs of several sizes, one at a time.
 func TestFloorFindsBaseAndRate(t *testing.T) {
 	for _, c := range []struct {
