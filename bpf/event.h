@@ -180,7 +180,7 @@ struct waking_record {
 	__u32 vec;
 	__u32 pad;
 	__u64 interrupt_begin;	/* entry of that interrupt */
-	__u8 waker_comm[16];
+	__u8 waker_comm[16];	/* of a kworker: "wq:" and its workqueue */
 };
 
 /* An interrupt that ran on top of a thread of a target; header.time is its end. */

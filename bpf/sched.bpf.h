@@ -172,6 +172,29 @@ static __always_inline bool interrupt_thread(const char *comm, __u32 *line)
 	return true;
 }
 
+#define PF_WQ_WORKER 0x20
+
+/* Kworkers take any work: what one is working on says more than its name. */
+static __always_inline void workqueue_name(struct waking_record *rec)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct___old *old = (void *)task;
+	char name[sizeof(rec->waker_comm)] = "wq:";
+	struct workqueue_struct *wq;
+	struct kthread *kthread;
+
+	if (!(BPF_CORE_READ(task, flags) & PF_WQ_WORKER))
+		return;
+	if (bpf_core_field_exists(task->worker_private))
+		kthread = BPF_CORE_READ(task, worker_private);
+	else
+		kthread = (void *)BPF_CORE_READ(old, set_child_tid);
+	wq = BPF_CORE_READ(kthread, data, current_pwq, wq);
+	if (!wq || bpf_probe_read_kernel_str(name + 3, sizeof(name) - 3, wq->name) <= 1)
+		return;
+	__builtin_memcpy(rec->waker_comm, name, sizeof(name));
+}
+
 /* What the waker is doing: the innermost interrupt, or a threaded handler. */
 static __always_inline void waking_context(struct waking_record *rec)
 {
@@ -193,6 +216,8 @@ static __always_inline void waking_context(struct waking_record *rec)
 	} else if (interrupt_thread((const char *)rec->waker_comm, &rec->vec)) {
 		rec->interrupt = INTERRUPT_THREAD;
 		rec->interrupt_begin = c->since;
+	} else {
+		workqueue_name(rec);
 	}
 }
 

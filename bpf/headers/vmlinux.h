@@ -108,8 +108,10 @@ struct task_struct {
 	struct sched_entity se;
 	bool throttled; /* since the per-task throttling of 6.18 */
 	struct mm_struct *mm;
+	unsigned int flags;
 	int pid;
 	int tgid;
+	void *worker_private; /* of a kernel thread: its struct kthread; since 5.17 */
 	char comm[16];
 	struct css_set *cgroups;
 };
@@ -118,6 +120,23 @@ struct task_struct {
 struct task_struct___old {
 	long state;	  /* before 5.14 */
 	unsigned int cpu; /* before 5.16 */
+	int *set_child_tid; /* before 5.17 that of worker_private */
+};
+
+struct workqueue_struct {
+	char name[16];
+};
+
+struct pool_workqueue {
+	struct workqueue_struct *wq;
+};
+
+struct worker {
+	struct pool_workqueue *current_pwq;
+};
+
+struct kthread {
+	struct worker *data; /* of a kworker */
 };
 
 /* Of the RDMA modules: who made a CQ, and what its user calls it (the ibv_cq's address, see ibv_cmd_create_cq). */
