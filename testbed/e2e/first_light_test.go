@@ -81,7 +81,7 @@ func TestHogIsNamed(t *testing.T) {
 // given to another work request than its own.
 func TestManyAttaches(t *testing.T) {
 	// A slow link: the queue is full all the time, and the truth log stays small.
-	d := startDevice(t, "BYTE_PS=5000")
+	d := startDevice(t, "BYTE_PS=2000")
 	p := d.pair(t, "PAIR_TIMEOUT=1200", "ib_write_bw", "-s", "65536", "-n", "4000000")
 	var all []*traced
 	for range 50 {
@@ -99,8 +99,8 @@ func TestManyAttaches(t *testing.T) {
 	for _, tr := range all {
 		measured += len(match(t, tr, queues))
 	}
-	if measured == 0 {
-		t.Error("no work request was measured in any trace")
+	if measured < 50*len(all) {
+		t.Errorf("only %d work requests were measured in %d traces", measured, len(all))
 	}
 	t.Logf("%d work requests in %d traces", measured, len(all))
 }
