@@ -122,22 +122,26 @@ func (s *fitting) deepSlope(points []point) float64 {
 const straight = 0.75
 
 // bend of the points, in the high quantile, whose logarithm is the purer one: the
-// median, over triples that each reach slopeRatio times as far as the one before,
+// median, over triples of which each reaches slopeRatio times as far as the one before,
 // of the second slope over the first. It is more than 1 where a level part goes
 // before. Without a triple nothing speaks against a line.
 func (s *fitting) bend(points []point) float64 {
 	s.values = s.values[:0]
 	for i, a := range points {
-		for j, b := range points[i+1:] {
+		third := i + 1
+		for _, b := range points[i+1:] {
 			if b.xh < slopeRatio*max(a.xh, 1) {
 				continue
 			}
-			for _, c := range points[i+j+2:] {
-				if c.xh >= slopeRatio*b.xh {
-					first, second := (b.yh-a.yh)/(b.xh-a.xh), (c.yh-b.yh)/(c.xh-b.xh)
-					s.values = append(s.values, max(second, 0)/max(first, second/8, math.SmallestNonzeroFloat64))
-				}
+			for third < len(points) && points[third].xh < slopeRatio*b.xh {
+				third++
 			}
+			if third == len(points) {
+				break
+			}
+			c := points[third]
+			first, second := (b.yh-a.yh)/(b.xh-a.xh), (c.yh-b.yh)/(c.xh-b.xh)
+			s.values = append(s.values, max(second, 0)/max(first, second/8, math.SmallestNonzeroFloat64))
 		}
 	}
 	if len(s.values) == 0 {
