@@ -50,7 +50,12 @@ const (
 	clockProven   = 256     // samples that agreed before a contradiction is the clock's
 	epochNS       = 1 << 25 // about 34 ms of host time
 	epochSpread   = 64      // ns by which a rate in doubt may mislead within an epoch
-	contradiction = 500     // ns, that a change of the rate may explain
+	// contradiction, ns, that a change of the rate may explain, or writeLag.
+	contradiction = 500 + writeLag
+	// writeLag: an entry becomes visible so long after its stamp, at most: what
+	// a posted write takes over PCIe, with a switch between. How much it varies
+	// would be read as a rate that is off.
+	writeLag = 1000
 	// Rates are ns per unit of the device's clock, times 2^32.
 	rateShift   = 32
 	slowestRate = 1000 << rateShift // 1 MHz
@@ -135,7 +140,7 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 	d.foreign = 0
 	s := clockSample{at, low, high}
 	from, to, ok := d.band(at)
-	if d.kept > 0 && (!ok || high < from || low > to) {
+	if d.kept > 0 && (!ok || high+writeLag < from || low > to+writeLag) {
 		d.suspects[d.outside] = s
 		if d.outside++; d.outside == clockSuspects {
 			d.restart()
@@ -261,13 +266,14 @@ func (d *deviceClock) boundRate(latest int) {
 }
 
 // boundBy uses an earlier and a later epoch: the line passes above a lower
-// bound and below an upper one.
+// bound and below an upper one. An upper bound is one of the stamp too; a lower
+// one is of the entry, which was written after its stamp.
 func (d *deviceClock) boundBy(a, b *epoch) {
-	if units := b.low.at - a.high.at; units > 0 && b.low.t > a.high.t {
-		d.tightLow = max(d.tightLow, ratio(b.low.t-a.high.t, uint64(units)))
+	if units, ns := b.low.at-a.high.at, int64(b.low.t-a.high.t)-writeLag; units > 0 && ns > 0 {
+		d.tightLow = max(d.tightLow, ratio(uint64(ns), uint64(units)))
 	}
-	if units := b.high.at - a.low.at; units > 0 && b.high.t > a.low.t {
-		d.tightHigh = min(d.tightHigh, ratio(b.high.t-a.low.t, uint64(units))+1)
+	if units, ns := b.high.at-a.low.at, int64(b.high.t-a.low.t)+writeLag; units > 0 && ns > 0 {
+		d.tightHigh = min(d.tightHigh, ratio(uint64(ns), uint64(units))+1)
 	}
 }
 
