@@ -39,7 +39,7 @@ test: ## everything: packages, builds, linters and all tests; as root
 	GO=$(GO) $(RUNNER) -- .ci/test
 
 .PHONY: e2e
-e2e: deps build testbed ## real programs on the software device against its truth log; as root
+e2e: deps build testbed ## of the tests, real programs on the software device against its truth log; as root
 	$(GO) test -count=1 -timeout 20m ./testbed/e2e
 
 .PHONY: vm-test
