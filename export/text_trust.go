@@ -36,7 +36,7 @@ func doneSources(p *page, r *attribution.Report) {
 	}
 	t.write(p)
 	if r.Uncertain > 0 {
-		text := fmt.Sprintf("%s (%s) in doubt by more than 1 us and 10 %% of the latency: their doubtful part is undecided, %s in all.",
+		text := fmt.Sprintf("%s (%s) in doubt by more than 1 us and 10 %% of the latency: of their doubtful part, what nothing typical decides is undecided, %s in all.",
 			counted(r.Uncertain, "work request"), percent(float64(r.Uncertain), float64(r.Latency.Count)), durationNS(r.Undecided.TotalNS))
 		if r.Doubt.Count > 0 {
 			text += fmt.Sprintf(" Width of the doubt: p50 %s, p99 %s.", durationNS(r.Doubt.P50NS), durationNS(r.Doubt.P99NS))
