@@ -58,6 +58,12 @@ func (d *device) stop(t *testing.T) {
 	}
 }
 
+// set changes parameters of the running device; it returns when they are in effect.
+func (d *device) set(t *testing.T, params ...string) {
+	t.Helper()
+	d.command(t, append([]string{"set"}, params...)...)
+}
+
 func (d *device) command(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command(built(t, softmlx5), args...)

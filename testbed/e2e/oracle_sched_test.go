@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
+)
+
+// held is for how long a work request waited for its reaper to run, so that it
+// is no matter of what is usual, ns.
+const held = 1_000_000
+
+// heldUp reports whether the truth log's completion was reaped that late.
+func (w *measuredWR) heldUp() bool { return int64(w.Reap)-w.Row.CQE > held }
+
+// waiting is half of what those waited for their reaper that something holds of, 0 of others.
+func waiting(holds func(w *measuredWR) bool) func(w *measuredWR) int64 {
+	return func(w *measuredWR) int64 {
+		if !holds(w) {
+			return 0
+		}
+		return (int64(w.Reap) - w.Row.CQE) / 2
+	}
+}
+
+// cpuTime is how long a process has run, ns (Documentation/scheduler/sched-stats.rst).
+func cpuTime(t *testing.T, pid int) int64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := strconv.ParseInt(strings.Fields(string(b))[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// blamed is what the report charges to a cause and a culprit, whose name begins so.
+func (r *report) blamed(cause attribution.Cause, who string) (ns int64) {
+	for _, c := range r.Causes[cause.FullName()].Who {
+		if strings.HasPrefix(c.Name, who) {
+			ns += c.TotalNS
+		}
+	}
+	return ns
+}
+
+// withHog traces a poller with a hog on its CPU, and without one, and demands
+// what every hog's report has: its name, its time, and scheduling as the class of what is held up.
+func withHog(t *testing.T, m matrix, job string, cause attribution.Cause) *seen {
+	t.Helper()
+	d := spinning(t, "LAT_NS=4000")
+	p := d.job(t, job)
+	calm := traceFor(t, p.Process.Pid, 1000)
+	hog := oracleHog(t)
+	who := fmt.Sprintf("%s (pid %d)", hogName, hog)
+	begin := cpuTime(t, hog)
+	tr := attach(t, p.Process.Pid)
+	attached := cpuTime(t, hog)
+	tr.sees(t, 2000)
+	ending := cpuTime(t, hog)
+	hogged := tr.stop(t)
+	end := cpuTime(t, hog)
+	p.running(t)
+	p.stop()
+	queues := d.truth(t)
+	before, s := see(t, calm, queues), see(t, hogged, queues)
+	for name, c := range before.Causes {
+		for _, w := range c.Who {
+			if strings.HasPrefix(w.Name, hogName) {
+				t.Errorf("%s took %d ns by %s before it was there", w.Name, w.TotalNS, name)
+			}
+		}
+	}
+	// Not all of the hog's time is charged: some of it passes while the request
+	// is on the wire, or where the program has none in flight. None is invented.
+	got := s.blamed(cause, who)
+	t.Logf("%s by %s: %d ms, it ran for %d to %d ms", cause, who, got/1e6, (ending-attached)/1e6, (end-begin)/1e6)
+	if got < (ending-attached)/2 || got > end-begin {
+		t.Errorf("%s by %s: %d ns, it ran for %d to %d: %+v", cause, who, got, ending-attached, end-begin, s.Causes[cause.FullName()])
+	}
+	late := stamped(t, where(s.wrs, (*measuredWR).heldUp), 10)
+	wait := func(w *measuredWR) int64 { return int64(w.Reap) - w.Row.CQE }
+	atLeast(t, 0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.in(attribution.Scheduling) >= wait(w)*9/10 })
+	atLeast(t, 0.95, late, cause.String(), func(w *measuredWR) bool { return w.of(cause, "") >= wait(w)*9/10 })
+	m.fill(s, cause, waiting((*measuredWR).heldUp))
+	return s
+}
+
+func preempted(t *testing.T, m matrix) {
+	s := withHog(t, m, "oracle-poller", attribution.Preempted)
+	if c := s.Causes[attribution.Yielded.FullName()]; c.TotalNS != 0 {
+		t.Errorf("it never yields: %+v", c)
+	}
+}
+
+func yielded(t *testing.T, m matrix) {
+	withHog(t, m, "oracle-poller wait=yield", attribution.Yielded)
+}
+
+// throttled: the job's cgroup may use 3 % of a CPU.
+func throttled(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000")
+	p := d.job(t, "oracle-poller")
+	limit(t, p.Process.Pid, 3_000, 100_000)
+	tr := attach(t, p.Process.Pid)
+	tr.sees(t, 4000)
+	got := tr.stop(t)
+	p.running(t)
+	p.stop()
+	s := see(t, got, d.truth(t))
+	// What waits longer than a hog of the machine holds it up, but for the quota's sake.
+	long := func(w *measuredWR) bool { return int64(w.Reap)-w.Row.CQE > 20_000_000 }
+	late := stamped(t, where(s.wrs, long), 3)
+	wait := func(w *measuredWR) int64 { return int64(w.Reap) - w.Row.CQE }
+	atLeast(t, 0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.in(attribution.Scheduling) >= wait(w)*9/10 })
+	atLeast(t, 0.95, late, "throttled", func(w *measuredWR) bool { return w.of(attribution.Throttled, "") >= wait(w)/2 })
+	m.fill(s, attribution.Throttled, waiting(long))
+}
+
+// limit puts a process into a cgroup of its own that may run for quota of each
+// period, both in microseconds, by whichever version of cgroups has the CPU controller.
+func limit(t *testing.T, pid int, quota, period int) {
+	t.Helper()
+	name := fmt.Sprintf("rdmatrace-oracle-%d", pid)
+	if dir, ok := cgroup2(t); ok {
+		group := cgroupDir(t, filepath.Join(dir, name), filepath.Join(dir, "cgroup.procs"))
+		write(t, filepath.Join(group, "cpu.max"), fmt.Sprintf("%d %d", quota, period))
+		write(t, filepath.Join(group, "cgroup.procs"), fmt.Sprint(pid))
+		return
+	}
+	for _, dir := range []string{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"} {
+		if _, err := os.Stat(filepath.Join(dir, "cpu.cfs_quota_us")); err == nil {
+			group := cgroupDir(t, filepath.Join(dir, name), filepath.Join(dir, "cgroup.procs"))
+			write(t, filepath.Join(group, "cpu.cfs_period_us"), fmt.Sprint(period))
+			write(t, filepath.Join(group, "cpu.cfs_quota_us"), fmt.Sprint(quota))
+			write(t, filepath.Join(group, "cgroup.procs"), fmt.Sprint(pid))
+			return
+		}
+	}
+	testenv.Missing(t, "no CPU quota: neither does /sys/fs/cgroup have the cpu controller of cgroup v2, nor is there a cgroup v1 with cpu.cfs_quota_us")
+}
+
+// cgroup2 is the root of a cgroup v2 hierarchy that hands its CPU controller down.
+func cgroup2(t *testing.T) (string, bool) {
+	t.Helper()
+	const dir = "/sys/fs/cgroup"
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil || !strings.Contains(" "+strings.TrimSpace(string(b))+" ", " cpu ") {
+		return "", false
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpu"), 0); err != nil {
+		testenv.Missing(t, "no CPU quota: enable the cpu controller in %s: %v", dir, err)
+	}
+	return dir, true
+}
+
+// cgroupDir makes a cgroup and removes it at the end, when who is still in it
+// goes to the parent's.
+func cgroupDir(t *testing.T, dir, parent string) string {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		for _, pid := range strings.Fields(string(b)) {
+			_ = os.WriteFile(parent, []byte(pid), 0)
+		}
+		waitFor(t, "the cgroup to go", func() bool { return os.Remove(dir) == nil })
+	})
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+}

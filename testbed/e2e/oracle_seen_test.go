@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
+)
+
+// seen is a trace beside the truth.
+type seen struct {
+	*traced
+	wrs []measuredWR // sends
+}
+
+// watch traces a job on a device until so many completions, ends both and
+// compares. What any trace has to be is demanded here.
+func (d *device) watch(t *testing.T, p *program, completions int) *seen {
+	t.Helper()
+	tr := traceFor(t, p.Process.Pid, completions)
+	p.running(t)
+	p.stop()
+	return see(t, tr, d.truth(t))
+}
+
+// see compares a trace with the truth: it has lost nothing, its books balance,
+// its parts add up, each work request is the one that the truth log has, and
+// what is said for certain of when it was done is right.
+func see(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) *seen {
+	t.Helper()
+	tr.balance(t)
+	tr.addUp(t)
+	if b := tr.WRs; b.Lost != 0 {
+		t.Errorf("%d lost; losses: %v", b.Lost, tr.Losses)
+	}
+	s := &seen{tr, pairUp(t, tr, queues)}
+	if int64(len(s.wrs)) != tr.Latency.Count || len(s.wrs) < 50 {
+		t.Fatalf("%d work requests matched, %d in the report", len(s.wrs), tr.Latency.Count)
+	}
+	atLeast(t, 0.99, s.wrs, "completed in the range that is printed", (*measuredWR).inside)
+	atLeast(t, 0.99, s.wrs, "not charged more wire, nor more host, than there was", (*measuredWR).honest)
+	return s
+}
+
+// honest reports whether neither the wire, nor what the host is charged after
+// it, is longer than it was. What is undecided may be either; and doubt up to
+// 1 us or a tenth of the latency is not said (docs/architecture.md).
+func (w *measuredWR) honest() bool {
+	wire := max(0, w.Row.CQE-int64(w.PostEnd))
+	host := w.latency() - w.in(attribution.Undecided) - w.in(attribution.Wire) - int64(w.PostEnd-w.PostBegin)
+	slack := stampSlack + min(w.doubt(), max(1_000, w.latency()/10))
+	if w.Row.Flags.Has(truth.Held) { // visible nobody knows when
+		slack += int64(w.Reap) - w.Row.CQE
+	}
+	return w.in(attribution.Wire) <= wire+slack && host <= int64(w.Reap)-w.Row.CQE+slack
+}
+
+// doubt is the width of the range that the completion lies in, ns.
+func (w *measuredWR) doubt() int64 { return int64(w.DoneHigh - w.DoneLow) }
+
+// exact is the doubt up to which an amount has to be exact, ns.
+const exact = 2_000
+
+// near reports whether an amount is right: within 5 % or 2 us, and, where the
+// report says that it does not know the completion that well, within what it says.
+func (w *measuredWR) near(got, want int64) bool {
+	tolerance := max(want/20, 2_000)
+	if w.doubt() > exact {
+		tolerance += w.doubt()
+	}
+	return abs(got-want) <= tolerance
+}
+
+// stamped are those of them whose completion was known by its time stamp, of
+// which there have to be some. The others have been demanded to be honest.
+func stamped(t *testing.T, wrs []measuredWR, least int) []measuredWR {
+	t.Helper()
+	out := where(wrs, func(w *measuredWR) bool { return w.DoneSource == attribution.DoneCQE })
+	doubt := quantile(collect(out, (*measuredWR).doubt), 0.5)
+	t.Logf("%d work requests were hit, %d of them have time stamps, with %d ns of doubt by the median", len(wrs), len(out), doubt)
+	if len(out) < least {
+		t.Fatalf("only %d of %d work requests that were hit have time stamps", len(out), len(wrs))
+	}
+	return out
+}
+
+// atLeast fails the test where something holds of too few work requests.
+func atLeast(t *testing.T, want float64, wrs []measuredWR, what string, holds func(w *measuredWR) bool) {
+	t.Helper()
+	if got := share(wrs, holds); !(got >= want) {
+		t.Errorf("%.2f %% of %d work requests are %s, expected %.0f %%", 100*got, len(wrs), what, 100*want)
+		for i, w := range where(wrs, func(w *measuredWR) bool { return !holds(w) }) {
+			if i < 3 {
+				t.Logf("such as %s", w.story())
+			}
+		}
+	}
+}
+
+// above is what the wire took above its floor, ns.
+func (w *measuredWR) above() int64 {
+	return w.of(attribution.Excess, "") + w.of(attribution.Congestion, "") + w.of(attribution.RNR, "") + w.of(attribution.Retransmit, "")
+}
+
+// host is all that happened on the reaping thread instead of what it was to do, ns.
+func (w *measuredWR) host() int64 {
+	return w.in(attribution.Scheduling) + w.of(attribution.IRQOnTop, "")
+}

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+)
+
+// quiet requires that the wire of work requests is its floor by the median: none
+// of it queues, and none is above it but for the device's own lateness.
+func quiet(t *testing.T, s *seen) {
+	t.Helper()
+	usual := quantile(collect(s.wrs, (*measuredWR).late), 0.1)
+	wire := quantile(collect(s.wrs, func(w *measuredWR) int64 { return w.in(attribution.Wire) }), 0.5)
+	for what, of := range map[string]func(w *measuredWR) int64{
+		"above the floor": func(w *measuredWR) int64 { return w.above() - max(0, w.late()-usual) },
+		"send-queue":      func(w *measuredWR) int64 { return w.of(attribution.SendQueue, "") },
+	} {
+		if got := quantile(collect(s.wrs, of), 0.5); got > max(wire/10, 1_000) {
+			t.Errorf("%s: %d ns by the median, of %d ns of wire; floors: %+v", what, got, wire, s.Causes)
+		}
+	}
+	for _, c := range []attribution.Cause{attribution.Congestion, attribution.RNR, attribution.Retransmit} {
+		if got := s.Causes[c.FullName()].TotalNS; got != 0 {
+			t.Errorf("%s is %d ns of the report, without having been", c.FullName(), got)
+		}
+	}
+}
+
+// unblamed requires that no incident is made of a habit of the job, of ns at a
+// time, but for the few that a machine which stands still now and then makes.
+func unblamed(t *testing.T, s *seen, ns int64) {
+	t.Helper()
+	incidents := 0
+	for _, cause := range []attribution.Cause{attribution.OwnSleep, attribution.LatePoll} {
+		for _, i := range s.Incidents {
+			if i.Cause == cause.FullName() && i.EndNS-i.BeginNS >= ns/2 {
+				incidents++
+			}
+		}
+	}
+	if incidents > len(s.wrs)/50 {
+		t.Errorf("%d incidents of %d are of the job's own making: %+v", incidents, len(s.Incidents), s.Incidents)
+	}
+}
+
+func nobody(*measuredWR) int64 { return 0 }
+
+// deepQueue: many small ones are in flight on a long wire; none waits for another.
+func deepQueue(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=50000")
+	s := d.watch(t, d.job(t, "oracle-poller depth=16"), 3000)
+	quiet(t, s)
+	m.fill(s, attribution.SendQueue, nobody)
+}
+
+// lazy: completions are taken late, and nobody needs them.
+func lazy(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000")
+	s := d.watch(t, d.job(t, "oracle-poller lazy=16 between=compute ns=20000"), 2000)
+	unblamed(t, s, 16*20_000)
+	atLeast(t, 0.9, s.wrs, "not proven to be needed", func(w *measuredWR) bool { return w.Demand == attribution.Unproven })
+	quiet(t, s)
+}
+
+// notified: a notification of 0 bytes behind an unsignalled WRITE in the same
+// call is as long as that takes; it does not wait for it.
+func notified(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000")
+	s := d.watch(t, d.job(t, "oracle-poller op=write_imm size=0 big=262144"), 1000)
+	quiet(t, s)
+	m.fill(s, attribution.SendQueue, nobody)
+}
+
+// sharedPort: two queue pairs send at once, over one port.
+func sharedPort(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000")
+	s := d.watch(t, d.job(t, "oracle-poller links=2 size=65536"), 2000)
+	quiet(t, s)
+	m.fill(s, attribution.SendQueue, nobody)
+}
+
+// idle: a job that sleeps with nothing in flight is not late.
+func idle(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000")
+	s := d.watch(t, d.job(t, "oracle-poller idle=5000000"), 150)
+	unblamed(t, s, 5_000_000)
+	for _, cause := range []attribution.Cause{attribution.OwnSleep, attribution.LatePoll} {
+		atLeast(t, 0.98, s.wrs, "without its sleep in "+cause.FullName(), func(w *measuredWR) bool { return w.of(cause, "") < 2_500_000 })
+	}
+	quiet(t, s)
+	for _, q := range s.Queues {
+		if q.Posted > 0 && q.IdleNS < s.WindowNS*8/10 {
+			t.Errorf("queue pair %#x was idle for %d of %d ns", q.QP, q.IdleNS, s.WindowNS)
+		}
+	}
+	m.fill(s, attribution.OwnSleep, nobody)
+}
