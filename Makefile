@@ -47,6 +47,12 @@ vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs w
 	.ci/packages $(DEMO_PACKAGES) $(VM_PACKAGES)
 	testbed/vm/test $(KERNEL)
 
+JOB_PACKAGES := python3-torch python3-mpi4py openmpi-bin
+.PHONY: e2e-jobs
+e2e-jobs: deps build testbed ## the same on a PyTorch job over MPI and UCX; installs half a gigabyte; as root
+	.ci/packages $(JOB_PACKAGES)
+	RDMATRACE_JOBS=1 $(GO) test -count=1 -timeout 20m -v -run 'TestTrainingJob|TestBypassIsSaid' ./testbed/e2e
+
 .PHONY: unit
 unit: ## the tests that are quick and need no root
 	$(GO) test ./event/... ./capture/... ./attribution/... ./export/... ./internal/...

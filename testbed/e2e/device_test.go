@@ -144,7 +144,13 @@ func (d *device) run(t *testing.T, argv ...string) *program {
 
 func (d *device) start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command(built(t, softmlx5), args...), name: strings.Join(args, " "), exited: make(chan struct{})}
+	return d.launch(t, env, append([]string{built(t, softmlx5)}, args...)...)
+}
+
+// launch starts any command with the device's environment.
+func (d *device) launch(t *testing.T, env []string, argv ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command(argv[0], argv[1:]...), name: strings.Join(argv, " "), exited: make(chan struct{})}
 	p.Env = d.env(env...)
 	p.Stdout, p.Stderr = &p.output, &p.output
 	// A group of its own, so that a pair ends as a whole.
