@@ -60,7 +60,7 @@ func (t *Tracer) readStats(into *[]bpf.RdmaStats) error {
 // counterNames are the words for what the programs count, by enum counter.
 var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_NO_STORAGE:      "threads without storage",
-	bpf.RdmaCounterCOUNT_SWITCH_INFERRED: "switches inferred",
+	bpf.RdmaCounterCOUNT_SWITCH_INFERRED: "switches that the kernel did not tell",
 	bpf.RdmaCounterCOUNT_SCHED_UNTRACKED: "waits not followed",
 	bpf.RdmaCounterCOUNT_LIST_TRUNCATED:  "posted lists cut",
 	bpf.RdmaCounterCOUNT_SGE_TRUNCATED:   "scatter lists cut",
