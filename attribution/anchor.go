@@ -1,5 +1,7 @@
 package attribution
 
+import "math/bits"
+
 // A queue that was alive before we looked holds an unknown number of work
 // requests. Completions come in queue order, so pairing them is right once the
 // place of one is proven and wrong for ever if it is guessed: wr_ids do not
@@ -19,7 +21,7 @@ package attribution
 // Counting. Let s be the signalled work requests that were in flight when we
 // began to look; n(t) the signalled ones posted since, c(t) the completions
 // seen since. A completion cannot come before its post, so s >= c(t) - n(t) at
-// all times; this is the lower bound. The queue has room for max_send_wr, so
+// all times; this is the lower bound. The queue has room for so many (room), so
 // if s were greater than what makes all that is not yet retired fit in, a post
 // would have failed; this is the upper bound. (It takes that one thread posts
 // and polls: the room that another thread's poll makes shows in its records
@@ -81,7 +83,7 @@ func (q *workQueue) prove(by proof) {
 }
 
 // unprove starts to look for a proof at t; until lossEnd none is accepted. room
-// is max_send_wr, 0: unknown.
+// is the queue pair's, 0: unknown.
 func (q *workQueue) unprove(t, lossEnd uint64, room uint32) {
 	q.anchor = anchor{since: max(t, lossEnd), lossEnd: lossEnd, upper: noBound, flagged: q.anchor.flagged}
 	if room > 0 && !q.receive && q.len() == 0 {
@@ -174,6 +176,13 @@ func (a *anchor) uniqueWRID(p *pending, room uint32) bool {
 		room = wrIDRun
 	}
 	return a.rising && p.index-a.runStart >= 2*int64(room)
+}
+
+// room is how many send WRs the queue pair can hold, 0: unknown. Providers may
+// have more room than they say: librxe leaves max_send_wr n as it was asked for
+// and makes a ring of the power of two above it, a place of which stays empty.
+func (q *queuePair) room() uint32 {
+	return 1<<bits.Len32(q.maxSendWR) - 1
 }
 
 // patience is how long the queue pair's transport may keep a work request

@@ -31,8 +31,10 @@ func (e *Engine) reap(c *verbRecord, cq *completionQueue) {
 	if c.flags&(event.CompletionUnreadable|event.CompletionLost) != 0 {
 		e.met.unreadable += max(1, int64(c.Count))
 		e.loseCQ(cq, c.time)
+		cq.writings.lose()
 		return
 	}
+	e.findWriting(c, cq)
 	e.pair(c, cq)
 	cq.latestTID, cq.latestReap = c.tid, c.time
 	if cq.channel != nil {

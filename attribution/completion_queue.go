@@ -20,6 +20,7 @@ type completionQueue struct {
 	latestTID  uint32     // who reaped it
 	latestReap uint64
 	order      reapOrder
+	writings   writings
 }
 
 // arming is one ibv_req_notify_cq: it leads to one event, by the first

@@ -15,7 +15,7 @@ import "github.com/rdmatrace/rdmatrace/event"
 // which the cut goes by, and nothing that is said of m may be inherited from
 // that. Inside, the best of the following is done: the time stamp, if the clock
 // is aligned well enough (a program that sleeps looks at its CQ rarely, which
-// bounds little); the interrupt or the wakeup that ended a sleep on the CQ; the
+// bounds little); when the kernel began to write the CQE; the interrupt or the wakeup that ended a sleep on the CQ; the
 // middle.
 func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	low := m.postBegin
@@ -30,6 +30,7 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	stamped := e.stamped(m, c, kind, low)
 	switch {
 	case stamped && !isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin):
+	case m.writtenByKernel(c, kind):
 	case e.interruptedSleep(m, c, kind, cq), stamped:
 	default:
 		m.expect(c, kind)

@@ -28,10 +28,12 @@ type Engine struct {
 	manyThreads map[uint32]uint64 // by process; see usesVerbs
 	latestUser  uint32
 
-	lossEnd  uint64 // records that matching needs were being lost until then
-	now      uint64
-	need     uint64 // the oldest time that a pending WR may ask about
-	neededAt uint64 // when need was found
+	lossEnd uint64 // records that matching needs were being lost until then
+	// unwritten: until then, entries that the kernel wrote, or their completions, may be missing
+	unwritten uint64
+	now       uint64
+	need      uint64 // the oldest time that a pending WR may ask about
+	neededAt  uint64 // when need was found
 
 	m      measured // the one in work
 	walker walker
@@ -163,6 +165,8 @@ func (e *Engine) verb(r *verbRecord) {
 		e.postEnd(r)
 	case event.KindCompletion:
 		e.completed(r)
+	case event.KindCQE:
+		e.entryWritten(r)
 	case event.KindArm:
 		e.threads.runs(e.threads.thread(r.pid, r.tid), r.time, r.cpu)
 		e.objects.cq(r.pid, r.CQ).arm(r.time)

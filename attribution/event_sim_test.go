@@ -55,7 +55,6 @@ type eventCQ struct {
 	num      uint32
 	fd       int
 	channel  int
-	flying   []eventWR // posted, not visible
 	visible  []eventWR // not reaped
 	last     uint64    // when the last one becomes visible
 	armed    bool

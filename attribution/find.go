@@ -22,7 +22,7 @@ func (e *Engine) find(qp *queuePair, q *workQueue, c *verbRecord) (int, proof) {
 		if q.receive {
 			return -1, unproven
 		}
-		if i := q.byWRID(0, c); i >= 0 && q.anchor.uniqueWRID(q.at(i), qp.maxSendWR) && !q.anchor.isLossy(c.time) {
+		if i := q.byWRID(0, c); i >= 0 && q.anchor.uniqueWRID(q.at(i), qp.room()) && !q.anchor.isLossy(c.time) {
 			return i, provenWRID
 		}
 		if !e.counted(qp, q, c) {

@@ -100,6 +100,9 @@ func (e *Engine) completionQueueEvent(r *rareRecord) {
 		delete(e.objects.cqs, k)
 		e.objects.latestCQ = nil
 	}
+	if r.object.Event == event.ObjectCreated {
+		e.objects.cq(r.pid, a.Addr).writings.synced = true
+	}
 	if r.object.Event != event.ObjectDestroyed {
 		e.objects.onChannel(e.objects.cq(r.pid, a.Addr), a.ChannelFD)
 	}
@@ -144,6 +147,10 @@ func (e *Engine) lossEvent(r *rareRecord) {
 	}
 	e.met.dropped[of] += r.lossCount
 	switch of {
+	case 0, event.KindCompletion, event.KindCQE:
+		e.loseWritings(r.lossEnd)
+	}
+	switch of {
 	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindQP:
 		e.loseAll(r.lossEnd)
 	case event.KindSwitch, event.KindWaking, event.KindTask:
@@ -168,6 +175,8 @@ func (e *Engine) late(ev *event.Event) {
 		object: ev.Object,
 	}
 	switch ev.Kind {
+	case event.KindCQE:
+		e.loseWritings(e.now)
 	case event.KindWR, event.KindPostEnd, event.KindCompletion:
 		e.loseOf(ev)
 	case event.KindSwitch, event.KindWaking:
@@ -195,13 +204,14 @@ func (e *Engine) loseOf(ev *event.Event) {
 	v := &ev.Verb
 	if ev.Kind == event.KindCompletion {
 		cq := e.objects.cq(ev.PID, v.CQ)
+		e.loseWritings(e.now)
 		if qp := e.objects.completed(ev.PID, v.QPNum, cq); qp != nil {
 			e.lose(qp, &qp.sendQueue, e.now)
 			e.lose(qp, &qp.recvQueue, e.now)
 		}
 		return
 	}
-	r := verbRecord{stamp{ev.Time, ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind}, *v}
+	r := verbRecord{stamp: stamp{ev.Time, ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind}, Verb: *v}
 	if ev.Kind == event.KindPostEnd {
 		if th := e.threads.known(ev.TID); th != nil && th.call.open && th.call.number == v.Call {
 			e.abandon(th)

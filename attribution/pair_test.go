@@ -165,13 +165,24 @@ var pairings = []struct {
 	{
 		name: "attached: rising wr_ids tell once there are more than fit",
 		tape: func(t *tape) {
-			t.found(4)
+			t.found(3)
 			for i := range uint64(12) {
 				t.post(worker, 20+10*i, 21+10*i, wr{id: 50 + i})
 				t.reap(worker, 22+10*i, 24+10*i, event.Verb{WRID: 48 + i}, 0)
 			}
 		},
-		want: "8@124 9@134", send: "12 2 2 0 0 8",
+		want: "6@104 7@114 8@124 9@134", send: "12 4 2 0 0 6",
+	},
+	{
+		name: "attached: there may be more room than is said",
+		tape: func(t *tape) {
+			t.found(4) // 7 of librxe
+			for i := range uint64(12) {
+				t.post(worker, 20+10*i, 21+10*i, wr{id: 50 + i})
+				t.reap(worker, 22+10*i, 24+10*i, event.Verb{WRID: 48 + i}, 0)
+			}
+		},
+		send: "12 0 0 0 0 12",
 	},
 	{
 		name: "attached: long silence tells",

@@ -2,7 +2,7 @@ package attribution
 
 // unprove says that a queue pair's queues hold an unknown number of WRs.
 func (e *Engine) unprove(qp *queuePair, t uint64) {
-	qp.sendQueue.unprove(t, e.lossEnd, qp.maxSendWR)
+	qp.sendQueue.unprove(t, e.lossEnd, qp.room())
 	qp.recvQueue.unprove(t, e.lossEnd, 0)
 }
 
@@ -25,7 +25,7 @@ func (e *Engine) lose(qp *queuePair, q *workQueue, t uint64) {
 	e.noteLeft(qp, q, t)
 	room := uint32(0)
 	if qp != nil && !q.receive {
-		room = qp.maxSendWR
+		room = qp.room()
 	}
 	q.unprove(t, e.lossEnd, room)
 }
@@ -101,7 +101,7 @@ func (e *Engine) tighten(qp *queuePair, q *workQueue, tid uint32, t uint64) {
 		a.upper = noBound
 		return
 	}
-	for q.overfull(qp.maxSendWR) {
+	for q.overfull(qp.room()) {
 		a.upper--
 		if a.upper < a.lower || a.completions > a.upper && !e.excludeChain(qp, q) {
 			a.upper = noBound // there is more room than we were told
@@ -163,7 +163,7 @@ func (e *Engine) counted(qp *queuePair, q *workQueue, c *verbRecord) bool {
 // inferSignalling: a queue whose posts never carry the flag and fill it more
 // than once, while completions come, is one on which all are signalled.
 func (e *Engine) inferSignalling(qp *queuePair, q *workQueue) {
-	room := int64(qp.maxSendWR)
+	room := int64(qp.room())
 	if room == 0 {
 		room = wrIDRun
 	}

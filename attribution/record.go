@@ -22,6 +22,7 @@ type (
 	verbRecord struct {
 		stamp
 		event.Verb
+		written uint64 // of a completion: when the kernel began to write its entry, until End; 0: not known
 	}
 	schedRecord struct {
 		stamp

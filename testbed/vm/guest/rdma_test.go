@@ -46,6 +46,7 @@ func TestCounted(t *testing.T) {
 				t.Error("no work request was measured")
 			}
 			written(t, got)
+			exact(t, &c, got)
 			feature("-p "+c.name, "%d of %d sends, %d of %d receives", got.Kinds["send"].Completed, c.sends,
 				got.receives(), c.receives)
 			if c.events {

@@ -37,6 +37,20 @@ func written(t *testing.T, got *traced) {
 	}
 }
 
+// exact checks that done of what was measured is when the kernel wrote it. The
+// queue was there before the trace, so its first entries may not be certain.
+func exact(t *testing.T, c *program, got *traced) {
+	t.Helper()
+	all, n := int64(0), got.DoneSources["kernel"]
+	for _, of := range got.DoneSources {
+		all += of
+	}
+	if all == 0 || n < all-all/10 {
+		t.Errorf("done of %d was exact: %v", n, got.DoneSources)
+	}
+	feature("done, "+c.name, "exact for %d of %d", n, all)
+}
+
 // byQueue has the events of a kind by completion queue, in the order of things.
 func byQueue(events []event.Event, kind event.Kind) map[uint64][]*event.Event {
 	out := map[uint64][]*event.Event{}

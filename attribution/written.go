@@ -1,0 +1,131 @@
+package attribution
+
+// The kernel writes the CQEs of software NICs. Where it was seen to, done needs
+// no inference, once it is known which entry a completion is.
+
+// writing is one entry that the kernel wrote.
+type writing struct {
+	begin, end uint64 // it became visible in between
+	wrID       uint64
+	qpNum      uint32
+	status     uint32
+	opcode     uint8
+	taken      bool
+}
+
+// writings are the entries of a completion queue that were not reaped yet.
+// Entries are reaped as they were written, so the next completion is the first
+// of them as soon as the queue was known to hold no other.
+type writings struct {
+	entries ring[writing]
+	synced  bool
+	// since: a poll that begins later reaps the first entry; 0: not known.
+	since uint64
+}
+
+const (
+	// writingsMost bounds the entries of a queue that is not read: max_cqe of rxe.
+	writingsMost = 1 << 15
+	// overtaken is how many entries may have been taken by other threads, whose
+	// completions come later.
+	overtaken = 256
+)
+
+// entryWritten takes a KindCQE; its Count are the entries before it.
+func (e *Engine) entryWritten(r *verbRecord) {
+	if r.time <= e.unwritten {
+		return
+	}
+	w := &e.objects.cq(r.pid, r.CQ).writings
+	if w.entries.len() == writingsMost {
+		w.lose()
+	}
+	if !w.synced && r.Count == 0 {
+		w.drop(r.time)
+		if w.entries.len() == 0 {
+			w.since = r.time
+		}
+	}
+	if w.entries.full() {
+		w.entries.grow()
+	}
+	w.entries.push(writing{r.time, r.End, r.WRID, r.QPNum, r.Status, r.Opcode, false})
+}
+
+// lose forgets which entry is the next.
+func (w *writings) lose() { *w = writings{} }
+
+// drop forgets what was visible at t.
+func (w *writings) drop(t uint64) {
+	for w.entries.len() > 0 && w.entries.at(w.entries.first).end <= t {
+		w.entries.pop()
+	}
+}
+
+// emptyAt says that what was visible at t is reaped.
+func (w *writings) emptyAt(t uint64) {
+	w.drop(t)
+	if w.entries.len() > 0 && w.entries.at(w.entries.first).begin >= t {
+		w.synced = true
+	}
+}
+
+// take gives the entry that a completion is.
+func (w *writings) take(c *verbRecord) (it writing, ok bool) {
+	if w.since != 0 && c.Begin >= w.since {
+		w.synced = true
+	}
+	for seq := w.entries.first; w.synced && seq != w.entries.next && seq < w.entries.first+overtaken; seq++ {
+		p := w.entries.at(seq)
+		if p.taken || p.begin > c.time || !p.is(c) {
+			continue
+		}
+		it, p.taken = *p, true
+		for w.entries.len() > 0 && w.entries.at(w.entries.first).taken {
+			w.entries.pop()
+		}
+		return it, true
+	}
+	w.lose()
+	return it, false
+}
+
+// is compares what is defined: the opcode of an error is not.
+func (w *writing) is(c *verbRecord) bool {
+	return w.wrID == c.WRID && w.qpNum == c.QPNum && w.status == c.Status && (c.Status != 0 || w.opcode == c.Opcode)
+}
+
+// findWriting notes in c when the kernel wrote its entry.
+func (e *Engine) findWriting(c *verbRecord, cq *completionQueue) {
+	w := &cq.writings
+	c.written, c.End = 0, 0
+	if w.entries.len() == 0 && !w.synced {
+		return
+	}
+	if e.provesEmpty(c) && c.LastEmpty > e.unwritten {
+		w.emptyAt(c.LastEmpty)
+	}
+	if it, ok := w.take(c); ok {
+		c.written, c.End = it.begin, it.end
+	}
+}
+
+// loseWritings: records of entries or of completions until end are missing.
+func (e *Engine) loseWritings(end uint64) {
+	e.unwritten = max(e.unwritten, end)
+	for _, cq := range e.objects.cqs {
+		cq.writings.lose()
+	}
+}
+
+// writtenByKernel uses when the kernel wrote the entry: soon after it began to.
+func (m *measured) writtenByKernel(c *verbRecord, kind *flightKind) bool {
+	if c.written == 0 || c.written > m.doneHigh || c.End < m.doneLow {
+		return false
+	}
+	m.doneLow, m.doneHigh = max(m.doneLow, c.written), min(m.doneHigh, c.End)
+	m.done, m.likelyLow, m.likelyHigh = m.doneLow, m.doneLow, m.doneLow
+	m.doneSource = DoneKernel
+	m.teach(kind, fromStamps)
+	return true
+}
