@@ -57,6 +57,7 @@ int build_start(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	t->build.begin = bpf_ktime_get_ns();
+	t->posted = t->build.begin;
 	t->build.qp = PT_REGS_PARM1(ctx);
 	t->build.count = 0;
 	t->build.traps = 1;

@@ -99,7 +99,7 @@ struct completion_record {
 	__u64 wr_id;
 	__u64 hw_time;		/* raw timestamp field of the CQE */
 	__u64 stack;		/* reaping site, 0: none */
-	__u32 last_empty_tid;	/* who made that empty poll */
+	__u32 last_empty_tid;	/* who made that empty poll; 0: the programs looked themselves, see look.bpf.h */
 	__u32 qp_num;
 	__u32 status;		/* enum ibv_wc_status */
 	__u32 opcode;		/* enum ibv_wc_opcode; undefined when status is not 0 */

@@ -37,6 +37,7 @@ static __always_inline void interrupt_enter(enum interrupt_kind kind, __u32 vec)
 	s->kind = kind;
 	s->vec = vec;
 	s->begin = now;
+	look_around();
 }
 
 static __always_inline void interrupt_emit(const struct interrupt_state *s, __u64 now, const struct irqaction *action)

@@ -98,6 +98,8 @@ struct cq_state {
 	__u32 cqes;		/* in the ring, a power of two */
 	__u32 consumed;		/* the consumer's index after the latest poll that found any */
 	__u32 synced;		/* consumed is known */
+	__u32 slot;		/* of the poll function whose sites report it, + 1; 0: none do */
+	__u32 pad;
 };
 
 struct {
@@ -138,6 +140,7 @@ enum {
 	CQE_RESP_SEND_INV = 4,
 	CQE_REQ_ERR = 13,
 	CQE_RESP_ERR = 14,
+	CQE_INVALID = 15,	/* never written */
 	CQE_FORMAT_MINI = 3,
 };
 
@@ -167,6 +170,7 @@ static __always_inline bool cq_ring_read(struct cq_state *s, volatile struct mlx
 		return false;
 	s->cqe_size = size;
 	s->cqes = mask + 1;
+	barrier();
 	s->buf = buf;
 	return true;
 }

@@ -16,6 +16,7 @@ struct reap {
 	__u64 begin;
 	__u64 cq;
 	__u64 last_empty;
+	__u64 looked;	/* as last_empty, but true only if the CQE is where it must be; 0: unknown */
 	__u64 stack;
 	__u32 last_empty_tid;
 	__u32 empty_polls;
@@ -69,16 +70,17 @@ static __always_inline struct completion_record *completion_reserve(struct out *
 	return rec;
 }
 
-/*
- * One completion of a poll; 0: it was read and is one. A global function, see
- * post_send_one.
- */
+/* What came of a completion_emit. */
+#define EMIT_UNFIT	0x1	/* there was no completion, or another one's CQE */
+#define EMIT_TIMELESS	0x2	/* its CQE could not be read */
+
+/* One completion of a poll; returns EMIT_*. A global function, see post_send_one. */
 __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 {
 	struct completion_record *rec;
 	struct cqe_tail tail;
 	struct verbs_wc wc;
-	int unfit = 0;
+	int came = 0;
 	struct out o;
 
 	if (!r)
@@ -90,9 +92,10 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 	if (bpf_probe_read_user(&wc, sizeof(wc), (void *)(wc_addr + index * sizeof(wc)))) {
 		count(COUNT_WC_UNREADABLE);
 		rec->h.flags |= COMPLETION_UNREADABLE;
-		unfit = 1;
+		came = EMIT_UNFIT;
 	} else {
-		unfit = wc.status > VERBS_WC_STATUS_MAX;
+		if (wc.status > VERBS_WC_STATUS_MAX)
+			came = EMIT_UNFIT;
 		rec->wr_id = wc.wr_id;
 		rec->qp_num = wc.qp_num;
 		rec->status = wc.status;
@@ -101,17 +104,21 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 		rec->byte_len = wc.byte_len;
 		rec->src_qp = wc.src_qp;
 		rec->wc_flags = wc.wc_flags;
-		if (cqe_read(&r->cqes, index, &tail)) {
-			if (cqe_qp_num(&tail) == wc.qp_num) {
-				cqe_fill(rec, &tail);
-			} else {
-				count(COUNT_CQE_UNFIT);
-				unfit = 1;
+		if (!cqe_read(&r->cqes, index, &tail)) {
+			came |= EMIT_TIMELESS;
+		} else if (cqe_qp_num(&tail) != wc.qp_num) {
+			count(COUNT_CQE_UNFIT);
+			came = EMIT_UNFIT;
+		} else {
+			cqe_fill(rec, &tail);
+			if (r->looked) {
+				rec->last_empty = r->looked;
+				rec->h.flags &= ~COMPLETION_NO_EMPTY;
 			}
 		}
 	}
 	out_submit(&o, rec);
-	return unfit;
+	return came;
 }
 
 SEC("uprobe")
@@ -157,6 +164,7 @@ int poll_exit(struct pt_regs *ctx)
 	struct reap r = {};
 	struct cq_state *s;
 	struct thread *t;
+	int came = 0;
 	__u32 i;
 
 	if (!open)
@@ -180,7 +188,9 @@ int poll_exit(struct pt_regs *ctx)
 		r.count = n;
 		reap_fill(&r, s, ctx, t);
 		for (i = 0; i < POLL_MAX && i < r.count; i++)
-			completion_emit(&r, t->poll.wc, i);
+			came |= completion_emit(&r, t->poll.wc, i);
+		if (came && s)
+			s->buf = 0; /* the queue may have been resized */
 		if (n > POLL_MAX)
 			count(COUNT_POLL_TRUNCATED);
 	} else if (n < 0) {

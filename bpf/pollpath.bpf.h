@@ -22,13 +22,26 @@ static __always_inline void site_unfit(__u32 number)
 	__sync_fetch_and_add(&poll_unfit[(number - 1) & (POLL_SLOTS - 1)], 1);
 }
 
+/*
+ * When the completion was seen not to be there, if that says more than the time
+ * of the post and of the completion before; 0: it doesn't.
+ */
+static __always_inline __u64 site_looked(struct cq_state *s, struct thread *t)
+{
+	__u64 looked = s->last_empty;
+
+	return looked > s->last_poll && looked > t->posted ? looked : 0;
+}
+
 /* The completion that the hit stands for.  When its poll began is not known. */
 static __always_inline void site_completion(struct pt_regs *ctx, struct thread *t, __u32 number,
 					    volatile struct poll_slot *slot)
 {
 	struct reap r = { .flags = COMPLETION_NO_EMPTY, .count = 1, .traps = 1 };
+	__u32 slot_index = (number - 1) & (POLL_SLOTS - 1);
 	struct cq_state *s;
 	__u64 wc = 0;
+	int came;
 
 	r.time = bpf_ktime_get_ns();
 	if (!word_at(ctx, slot->cq_at, &r.cq) || !word_at(ctx, slot->wc_at, &wc)) {
@@ -37,13 +50,23 @@ static __always_inline void site_completion(struct pt_regs *ctx, struct thread *
 	}
 	s = cq_state_of(r.cq);
 	if (s) {
+		r.looked = site_looked(s, t);
+		look_from_now(t, s, r.cq, number);
 		cqe_window_last(s, ctx, r.cq, &r.cqes);
 		if (s->last_poll && r.time - s->last_poll > late_reap_ns)
 			r.stack = site_of(ctx, &t->reap_site, site_return(ctx, slot), r.time);
 		s->last_poll = r.time;
 	}
-	if (completion_emit(&r, wc + slot->wc_offset, 0))
+	__sync_fetch_and_add(&poll_taken[slot_index], 1);
+	came = completion_emit(&r, wc + slot->wc_offset, 0);
+	if (!came)
+		return;
+	if (s)
+		s->buf = 0; /* the queue may have been resized */
+	if (came & EMIT_UNFIT)
 		site_unfit(number);
+	else
+		__sync_fetch_and_add(&poll_timeless[slot_index], 1);
 }
 
 SEC("uprobe")

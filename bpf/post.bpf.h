@@ -212,6 +212,7 @@ int post_send_enter(struct pt_regs *ctx)
 
 	if (!post_begin(ctx, &t, &c))
 		return 0;
+	t->posted = c.begin;
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
 	c.wqe_valid = only_poster(c.qp) && wqe_next(ctx, c.qp, &c.wqe);

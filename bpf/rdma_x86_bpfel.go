@@ -121,6 +121,8 @@ type RdmaCqState struct {
 	Cqes         uint32
 	Consumed     uint32
 	Synced       uint32
+	Slot         uint32
+	Pad          uint32
 }
 
 type RdmaCqeCall struct {
@@ -371,12 +373,14 @@ type RdmaTaskRecord struct {
 }
 
 type RdmaThread struct {
-	_        structs.HostLayout
-	Calls    uint32
-	Waiting  uint32
-	CqVector uint32
-	Pad      uint32
-	Post     struct {
+	_         structs.HostLayout
+	Calls     uint32
+	Waiting   uint32
+	CqVector  uint32
+	LooksNext uint32
+	Looks     [8]uint64
+	Posted    uint64
+	Post      struct {
 		_     structs.HostLayout
 		Begin uint64
 		Qp    uint64
@@ -584,8 +588,11 @@ const (
 	RdmaVarMlx5Layouts              = "mlx5_layouts"
 	RdmaVarOpen                     = "open"
 	RdmaVarPendingSlot              = "pending_slot"
+	RdmaVarPollLooks                = "poll_looks"
 	RdmaVarPollSeen                 = "poll_seen"
 	RdmaVarPollSlots                = "poll_slots"
+	RdmaVarPollTaken                = "poll_taken"
+	RdmaVarPollTimeless             = "poll_timeless"
 	RdmaVarPollTrials               = "poll_trials"
 	RdmaVarPollUnfit                = "poll_unfit"
 	RdmaVarPollsPending             = "polls_pending"
@@ -724,8 +731,11 @@ type RdmaVariableSpecs struct {
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
 	PendingSlot    *ebpf.VariableSpec `ebpf:"pending_slot"`
+	PollLooks      *ebpf.VariableSpec `ebpf:"poll_looks"`
 	PollSeen       *ebpf.VariableSpec `ebpf:"poll_seen"`
 	PollSlots      *ebpf.VariableSpec `ebpf:"poll_slots"`
+	PollTaken      *ebpf.VariableSpec `ebpf:"poll_taken"`
+	PollTimeless   *ebpf.VariableSpec `ebpf:"poll_timeless"`
 	PollTrials     *ebpf.VariableSpec `ebpf:"poll_trials"`
 	PollUnfit      *ebpf.VariableSpec `ebpf:"poll_unfit"`
 	PollsPending   *ebpf.VariableSpec `ebpf:"polls_pending"`
@@ -793,8 +803,11 @@ type RdmaVariables struct {
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
 	PendingSlot    *ebpf.Variable `ebpf:"pending_slot"`
+	PollLooks      *ebpf.Variable `ebpf:"poll_looks"`
 	PollSeen       *ebpf.Variable `ebpf:"poll_seen"`
 	PollSlots      *ebpf.Variable `ebpf:"poll_slots"`
+	PollTaken      *ebpf.Variable `ebpf:"poll_taken"`
+	PollTimeless   *ebpf.Variable `ebpf:"poll_timeless"`
 	PollTrials     *ebpf.Variable `ebpf:"poll_trials"`
 	PollUnfit      *ebpf.Variable `ebpf:"poll_unfit"`
 	PollsPending   *ebpf.Variable `ebpf:"polls_pending"`

@@ -23,6 +23,7 @@
 #include "post.bpf.h"
 #include "build.bpf.h"
 #include "poll.bpf.h"
+#include "look.bpf.h"
 #include "pollpath.bpf.h"
 #include "object.bpf.h"
 #include "cqe.bpf.h"

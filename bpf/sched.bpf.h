@@ -134,6 +134,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		flags |= SWITCH_PREV_EXITED;
 	if (is_target(prev->tgid)) {
 		flags |= SWITCH_PREV_TARGET;
+		look_around();
 		t = state ? NULL : thread_of(prev);
 		if (t)
 			wait_begin(t, bpf_get_smp_processor_id());

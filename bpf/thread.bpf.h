@@ -61,6 +61,8 @@ struct control_state {
 	__u64 mask;
 };
 
+#define LOOKS 8	/* queues that a thread takes completions from, a power of two */
+
 struct site_cache {
 	__u64 ip;
 	__u64 sp;
@@ -72,7 +74,9 @@ struct thread {
 	__u32 calls;		/* posting calls, counted */
 	__u32 waiting;		/* CPU + 1 on whose run queue it waits, 0: it doesn't */
 	__u32 cq_vector;	/* comp_vector + 1 of the CQ being created, 0: unknown */
-	__u32 pad;
+	__u32 looks_next;
+	__u64 looks[LOOKS];	/* queues to look at, see look.bpf.h; 0: none */
+	__u64 posted;		/* begin of its latest call that posts sends */
 	struct post_state post;
 	struct poll_state poll;
 	struct control_state create;

@@ -30,10 +30,17 @@ struct poll_slot {
 };
 
 volatile struct poll_slot poll_slots[POLL_SLOTS];
-/* Whether it was ever called, the polls recorded, and hits whose completion was none: written here. */
+/*
+ * Written here: whether it was ever called; the polls recorded; completions taken
+ * at its sites, hits that were none, and completions whose CQE could not be read;
+ * looks at the queues that it reports, see look.bpf.h.
+ */
 __u32 poll_seen[POLL_SLOTS];
 __u32 poll_trials[POLL_SLOTS];
+__u32 poll_taken[POLL_SLOTS];
 __u32 poll_unfit[POLL_SLOTS];
+__u32 poll_timeless[POLL_SLOTS];
+__u32 poll_looks[POLL_SLOTS];
 
 static __always_inline __u32 slot_of(struct pt_regs *ctx)
 {

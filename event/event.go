@@ -91,7 +91,8 @@ type Verb struct {
 	// End bounds, with Event.Time, when the entry became visible (KindCQE), ns.
 	End uint64
 	// LastEmpty is the entry time of the latest poll of this CQ that found it
-	// empty, ns; 0: none was seen. LastEmptyTID made it.
+	// empty, ns; 0: none was seen. LastEmptyTID made it; 0: it was no poll, the
+	// programs looked at the CQ themselves.
 	LastEmpty    uint64
 	LastEmptyTID uint32
 	// HWTime is the raw timestamp field of the CQE, in units of the device's clock.

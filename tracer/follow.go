@@ -21,7 +21,7 @@ type change struct {
 	addr uint64 // of the object
 	// delay until the next look, should this one not do
 	delay time.Duration
-	slot  *pollSlot // of a pollStep
+	slot  *pollSlot // of a pollStep, a pollLook
 }
 
 type changeKind uint8
@@ -35,11 +35,12 @@ const (
 	newCQ
 	newLayout // a look at the objects is due
 	newTarget // the gate is open
-	pollStep  // a poll function's trial or switchover goes on
+	pollStep  // a poll function's switchover goes on
+	pollLook  // its trial has new evidence
 )
 
 // holds says after which changes a process of ours stands still until it is let go.
-var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false}
+var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false, pollLook: false}
 
 // follower places probes for what the targets do while they are traced. It
 // works beside the reader, which must not wait for it.
@@ -204,11 +205,11 @@ func (f *follower) say(err error) {
 func (f *follower) log() *slog.Logger { return f.targets.cfg.Log }
 
 func (f *follower) handle(c change) (err error) {
-	if c.what == pollStep {
+	if c.slot != nil {
 		if tg := f.targets.get(c.pid); tg == nil || tg.hasEnded() {
 			return nil
 		}
-		return f.stepPoll(c.slot)
+		return f.stepPoll(c.slot, c.what)
 	}
 	if f.ours(c) && holds[c.what] {
 		defer func() { err = errors.Join(err, resume(int(c.pid))) }()

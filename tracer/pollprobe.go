@@ -19,7 +19,6 @@ import (
 const (
 	pendingRetry = 5 * time.Millisecond
 	retryMax     = time.Second
-	unfitCheck   = time.Second
 )
 
 // tryPolls begins with the poll functions of a process that are ready for it:
@@ -156,14 +155,16 @@ func (f *follower) takeSitesOut(s *pollSlot) error {
 // forget lets programs be put in anew.
 func (a *attacher) forget(s *pollSlot, programs ...string) {
 	for key := range a.done {
-		if key.dev == s.library.Dev && key.ino == s.library.Ino && slices.Contains(programs, key.program) &&
-			(key.offset == s.fn.Offset || s.hasSite(key.offset)) {
+		if s.owns(key) && slices.Contains(programs, key.program) {
 			delete(a.done, key)
 		}
 	}
 }
 
 func (s *pollSlot) hasSite(offset uint64) bool {
+	if len(s.candidates) == 0 {
+		return false
+	}
 	for _, addr := range s.candidate().Sites {
 		if s.fn.Offset+(addr-s.fn.Vaddr) == offset {
 			return true
@@ -182,13 +183,19 @@ func (f *follower) keepPoll(s *pollSlot, why error) error {
 	return f.takeSitesOut(s)
 }
 
-// stepPoll takes a poll function's observation one step on.
-func (f *follower) stepPoll(s *pollSlot) error {
+// stepPoll takes a poll function's observation one step on. Of each state but
+// the trial there is one pollStep at a time.
+func (f *follower) stepPoll(s *pollSlot, what changeKind) error {
 	switch s.state {
 	case pollUnused:
 		return f.beginPoll(s)
 	case pollTrying:
 		return f.judge(s)
+	}
+	if what == pollLook {
+		return nil // it came before the trial had ended
+	}
+	switch s.state {
 	case pollLearned, pollClosing:
 		return f.closeReturn(s)
 	case pollSites:
@@ -270,33 +277,12 @@ func (f *follower) closeReturn(s *pollSlot) error {
 	}
 	s.state = pollSites
 	s.attach.outdated(s)
-	f.stepLater(s, unfitCheck)
+	f.stepLater(s, sitesCheck)
 	if err := f.takeOut(s, bpf.RdmaProgPollExit); err != nil {
 		return err
 	}
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "empty polls", "cost nothing")
 	return nil
-}
-
-// checkSites goes back to entry and return if a hit was no completion.
-func (f *follower) checkSites(s *pollSlot) error {
-	n, err := f.kernel.pollCount(bpf.RdmaVarPollUnfit, s)
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		f.stepLater(s, unfitCheck)
-		return nil
-	}
-	t := &f.kernel.polls
-	t.mu.Lock()
-	delete(t.learned, pathKey{s.library.FileID, s.fn.Offset})
-	t.mu.Unlock()
-	s.attach.forget(s, bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit)
-	if _, err := s.attach.attach(locate.Functions{s.fn}); err != nil {
-		return err // the sites are better than nothing
-	}
-	return f.keepPoll(s, fmt.Errorf("%d hits on the path that had been learned were no completions; some may have been missed", n))
 }
 
 // retry waits longer each time.
@@ -307,46 +293,4 @@ func (f *follower) retry(s *pollSlot) {
 
 func (f *follower) stepLater(s *pollSlot, delay time.Duration) {
 	time.AfterFunc(delay, func() { f.add(change{what: pollStep, pid: uint32(s.attach.pid), slot: s}) })
-}
-
-// resource says in the list of probes where the sites of a slot come from.
-func (a *attacher) resource(s *pollSlot, source string) {
-	for i := range a.probes {
-		if r := &a.probes[i]; r.key.program == bpf.RdmaProgPollSite && s.hasSite(r.key.offset) {
-			r.probe.Source = source
-		}
-	}
-}
-
-// outdated says in the list of probes that entry and return were taken out.
-func (a *attacher) outdated(s *pollSlot) {
-	for i := range a.probes {
-		r := &a.probes[i]
-		if r.key.offset == s.fn.Offset && (r.key.program == bpf.RdmaProgPollEnter || r.key.program == bpf.RdmaProgPollExit) {
-			r.probe.Source = s.fn.Source + "; taken out when the path was learned"
-		}
-	}
-}
-
-// pollNotes say which empty polls cost traps, and why.
-func (tg *target) pollNotes() []string {
-	if tg.attach == nil {
-		return nil
-	}
-	var out []string
-	learned := false
-	for _, s := range tg.attach.polls {
-		learned = learned || s.state >= pollLearned && s.state <= pollSites
-	}
-	for _, s := range tg.attach.polls {
-		why := s.why
-		switch {
-		case s.state == pollTrying && !learned:
-			why = "too few completions came to learn the path that consumes them"
-		case s.state != pollKept:
-			continue
-		}
-		out = append(out, fmt.Sprintf("empty polls cost two traps each in %s+%#x: %s", s.library.Path, s.fn.Offset, why))
-	}
-	return out
 }

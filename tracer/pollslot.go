@@ -17,6 +17,7 @@ const (
 	pollSlots = 128
 	slotShift = 16
 	trialHits = 32
+	noSlot    = -1
 )
 
 // pollState is how far the path of a poll function that consumes completions
@@ -35,7 +36,7 @@ const (
 
 // pollSlot is one poll function of one process.
 type pollSlot struct {
-	index   int
+	index   int // of the table, or noSlot
 	library *locate.Library
 	fn      locate.Function
 	attach  *attacher
@@ -47,6 +48,7 @@ type pollSlot struct {
 	tried      int // candidates before the current
 	path       pollPath
 	delay      time.Duration // of the next retry
+	watch      siteWatch     // once it is pollSites
 
 	// The reader adds to the trial while the follower looks.
 	mu    sync.Mutex
@@ -55,7 +57,7 @@ type pollSlot struct {
 
 // cookie is the part of a probe's cookie that names the slot.
 func (s *pollSlot) cookie() uint64 {
-	if s == nil {
+	if s == nil || s.index == noSlot {
 		return 0
 	}
 	return uint64(s.index+1) << slotShift
@@ -75,8 +77,7 @@ type pathKey struct {
 	entry uint64
 }
 
-// pollSlot gives the slot of a poll function, nil for other functions and
-// where there is none left.
+// pollSlot gives the slot of a poll function, nil for other functions.
 func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
 	if fn.Verb != locate.PollCQ || a.kernel.keepEmpty {
 		return nil
@@ -89,12 +90,13 @@ func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
 	t := &a.kernel.polls
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.slots) == pollSlots {
-		return nil
-	}
 	s := &pollSlot{index: len(t.slots), library: lib, fn: fn, attach: a, links: map[string][]link.Link{}}
-	t.slots = append(t.slots, s)
 	a.polls = append(a.polls, s)
+	if len(t.slots) == pollSlots {
+		s.index, s.state, s.why = noSlot, pollKept, "too many poll functions are in use"
+		return s
+	}
+	t.slots = append(t.slots, s)
 	return s
 }
 

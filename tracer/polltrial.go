@@ -225,7 +225,7 @@ func (f *follower) noteTrial(kind bpf.RdmaRecordKind, raw []byte) bool {
 		look = s.trial.poll(&poll)
 	}
 	if look {
-		f.add(change{what: pollStep, pid: uint32(s.attach.pid), slot: s})
+		f.add(change{what: pollLook, pid: uint32(s.attach.pid), slot: s})
 	}
 	return true
 }
