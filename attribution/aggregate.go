@@ -111,7 +111,7 @@ func (a *aggregates) add(m *measured) {
 }
 
 // posted says that one work request was posted: opcode is enum ibv_wr_opcode,
-// depth the WRs in flight on the QP before it. Receives are not reported.
+// depth the WRs in flight on the QP before it, or depthUnknown. Receives are not reported.
 func (a *aggregates) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32) {
 	q := a.queue(qp)
 	if direction(opcode) == 1 {
@@ -119,12 +119,14 @@ func (a *aggregates) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, b
 	} else {
 		q.port.sent += int64(bytes)
 	}
-	a.gapBefore(q, t, tid)
+	if depth != depthUnknown {
+		a.gapBefore(q, t, tid)
+	}
 	q.backlog.post(t, tid, bytes, depth)
 }
 
 // retired says that n work requests with these bytes left the QP's send queue
-// at t, leaving depth in flight.
+// at t, leaving depth in flight, or depthUnknown.
 func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
 	a.queue(qp).backlog.retire(t, depth)
 }

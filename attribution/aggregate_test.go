@@ -115,9 +115,10 @@ func TestReportAddsUp(t *testing.T) {
 		equal("receives' count", r.Receives.Latency.Count, int64(len(all))-sends)
 		checkTotals(t, "sends", Totals{Latency: r.Latency, Undecided: r.Undecided, Classes: r.Classes, Probe: r.Probe, AtP50: r.AtP50, AtP99: r.AtP99, Causes: r.Causes})
 		checkTotals(t, "receives", r.Receives)
-		groups := map[string]int64{}
+		groups, probes := map[string]int64{}, map[string]int64{}
 		for _, g := range r.Groups {
 			groups[g.By] += g.Latency.TotalNS
+			probes[g.By] += g.ProbeNS
 			sum := int64(0)
 			for _, c := range g.Classes {
 				sum += c.TotalNS
@@ -127,8 +128,10 @@ func TestReportAddsUp(t *testing.T) {
 		}
 		for _, by := range []string{"size", "qp", "peer", "device", "thread"} {
 			equal("groups by "+by, groups[by], latency)
+			equal("our probes by "+by, probes[by], r.Probe.TotalNS)
 		}
 		equal("groups by op", groups["op"], latency+receives)
+		equal("our probes by op", probes["op"], r.Probe.TotalNS+r.Receives.Probe.TotalNS)
 		equal("groups by op+size", groups["op+size"], latency+receives)
 		var series, samples, counted int64
 		for _, p := range r.Series {

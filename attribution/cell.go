@@ -90,12 +90,14 @@ func (c *cell) splitReport(permille int64, called *renaming) Split {
 }
 
 func (c *cell) group(by, key string, called *renaming) Group {
+	all := c.split.all()
 	return Group{
 		By:      by,
 		Key:     key,
 		Bytes:   c.bytes,
 		Latency: c.latency.report(c.latency.count),
 		Classes: c.classReport(),
+		ProbeNS: int64(all.causes[Probe]),
 		AtP50:   c.splitReport(500, called),
 		AtP99:   c.splitReport(990, called),
 	}

@@ -7,12 +7,14 @@ const idleSyscalls = 8
 // is in no latency, but a job that is slow because nobody posts shows here.
 type backlog struct {
 	posted, bytes  int64
-	depthSum       int64
+	depths         int64 // posts at which the depth was known
+	depthSum       int64 // at these
 	depthMax       int32
 	firstPost      uint64
 	startedEmpty   bool // nothing was in flight at the first post
 	empty          bool // nothing is in flight since
 	since          uint64
+	counted        uint64 // gaps are counted up to here
 	lastTID        uint32
 	idle, unknown  uint64
 	running, ready uint64 // runnable: wants a CPU
@@ -35,21 +37,26 @@ func (b *backlog) post(t uint64, tid uint32, bytes uint64, depth int32) {
 	}
 	b.posted++
 	b.bytes += int64(bytes)
-	b.depthSum += int64(depth)
-	b.depthMax = max(b.depthMax, depth)
 	b.empty = false
 	b.lastTID = tid
+	if depth == depthUnknown {
+		return
+	}
+	b.depths++
+	b.depthSum += int64(depth)
+	b.depthMax = max(b.depthMax, depth)
 }
 
 func (b *backlog) retire(t uint64, depth int32) {
 	if depth == 0 {
-		b.empty, b.since = true, t
+		b.empty, b.since = true, max(t, b.counted)
 	}
 }
 
 // gap adds [begin, end), in which nothing was in flight.
 func (b *backlog) gap(begin, end uint64, told uint64) {
 	b.idle += end - begin
+	b.counted = end
 	b.unknown += end - begin - min(told, end-begin)
 }
 
@@ -108,7 +115,7 @@ func (a *aggregates) spanOf(state threadState, begin, end uint64, syscall int32)
 // the window in which the queue pair existed.
 func (b *backlog) report(q *Queue, begin, end uint64, names *naming) {
 	q.Posted = b.posted
-	q.DepthMax = int64(b.depthMax)
+	q.DepthMax, q.DepthKnown = int64(b.depthMax), b.depths
 	idle, unknown := b.idle, b.unknown
 	switch {
 	case b.posted == 0 && end > begin:
@@ -116,8 +123,8 @@ func (b *backlog) report(q *Queue, begin, end uint64, names *naming) {
 	case b.startedEmpty && b.firstPost > begin:
 		idle, unknown = idle+b.firstPost-begin, unknown+b.firstPost-begin
 	}
-	if q.Posted > 0 {
-		q.DepthMean = float64(b.depthSum) / float64(b.posted)
+	if b.depths > 0 {
+		q.DepthMean = float64(b.depthSum) / float64(b.depths)
 	}
 	q.IdleNS = int64(idle)
 	q.IdleRunning, q.IdleRunnable = int64(b.running), int64(b.ready)

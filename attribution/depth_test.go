@@ -45,7 +45,7 @@ func TestQueueIsDescribed(t *testing.T) {
 	r := a.finish(ctx, []*queuePair{qp, testQP(6)})
 	seconds := float64(ctx.Window.End) / 1e9
 	want := []Queue{{
-		PID: 100, QPNum: 5, Device: "mlx5_0", Peer: "lid 1 qp 0x99", Posted: 3, DepthMean: 1.0 / 3, DepthMax: 1, QueueSize: 128,
+		PID: 100, QPNum: 5, Device: "mlx5_0", Peer: "lid 1 qp 0x99", Posted: 3, DepthMean: 1.0 / 3, DepthMax: 1, DepthKnown: 3, QueueSize: 128,
 		// Before the first post nobody was asked.
 		IdleNS: 1000 + 1000 + 500, WindowNS: 5000, IdleRunning: 450, IdleRunnable: 300, IdleAsleep: 750, IdleUnknown: 1000,
 		IdleSyscalls: []Culprit{{Name: "read", TotalNS: 750, Count: 15}},
@@ -61,6 +61,37 @@ func TestQueueIsDescribed(t *testing.T) {
 	}
 	if p := r.Ports[0]; p.TracedSent != 8192 || p.TracedRecv != 64 || p.PortSent != -1 || p.PortRecv != -1 {
 		t.Errorf("port %+v", p)
+	}
+}
+
+// Until it is proven what was in flight when tracing began, neither depth nor idle time are known.
+func TestDepthIsNotKnownAtFirst(t *testing.T) {
+	a := newAggregates(Config{}, nil)
+	qp := testQP(5)
+	a.posted(qp, 1000, 7, 0, 64, depthUnknown)
+	a.retired(qp, 1500, 1, 64, depthUnknown)
+	a.posted(qp, 2000, 7, 0, 64, depthUnknown)
+	a.retired(qp, 2500, 1, 64, 0)
+	a.posted(qp, 3000, 7, 0, 64, 0)
+	a.posted(qp, 3001, 7, 0, 64, 1)
+	q := a.finish(&event.Context{Window: event.Window{Begin: 0, End: 5000}}, []*queuePair{qp}).Queues[0]
+	if q.Posted != 4 || q.DepthKnown != 2 || q.DepthMax != 1 || q.DepthMean != 0.5 || q.IdleNS != 500 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// Records of two threads may overlap: time is counted once.
+func TestGapsDoNotOverlap(t *testing.T) {
+	a := newAggregates(Config{}, nil)
+	qp := testQP(5)
+	a.posted(qp, 1000, 7, 0, 64, 0)
+	a.retired(qp, 2000, 1, 64, 0)
+	a.posted(qp, 4000, 7, 0, 64, 0)
+	a.retired(qp, 3000, 1, 64, 0)
+	a.posted(qp, 4500, 7, 0, 64, 0)
+	q := a.finish(&event.Context{Window: event.Window{Begin: 1000, End: 5000}}, []*queuePair{qp}).Queues[0]
+	if q.IdleNS != 2500 {
+		t.Errorf("%+v", q)
 	}
 }
 

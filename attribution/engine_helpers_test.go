@@ -191,6 +191,7 @@ type recorder struct {
 	posts   int64
 	retires int64
 	bytes   int64
+	deepest int32 // most that was in flight at a post
 	t       reporter
 }
 
@@ -207,15 +208,16 @@ func (r *recorder) add(m *measured) {
 }
 
 func (r *recorder) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32) {
-	if depth < 0 {
+	if depth < 0 && depth != depthUnknown {
 		r.t.Errorf("posted with depth %d", depth)
 	}
+	r.deepest = max(r.deepest, depth)
 	r.posts++
 	r.bytes += int64(bytes)
 }
 
 func (r *recorder) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
-	if depth < 0 || n <= 0 {
+	if depth < 0 && depth != depthUnknown || n <= 0 {
 		r.t.Errorf("retired %d leaving %d", n, depth)
 	}
 	r.retires += int64(n)

@@ -50,6 +50,10 @@ func TestNeverMismatched(t *testing.T) {
 		e, rec := playEvents(t, s.run(), Config{})
 		checkTruth(t, s, rec)
 		checkBooks(t, e)
+		// Where one thread posts and polls, what it knows is what we see.
+		if most := int32(s.depth) - 1; s.threads == 1 && !s.poller && s.losses == 0 && rec.deepest > most {
+			t.Fatalf("%d in flight before a post, where the queue has room for %d", rec.deepest, most)
+		}
 		if rec.posts != rec.retires || rec.bytes != 0 {
 			t.Fatalf("posts %d, retired %d, bytes left %d", rec.posts, rec.retires, rec.bytes)
 		}

@@ -49,7 +49,7 @@ func (e *Engine) leave(qp *queuePair, q *workQueue, p *pending, how settlement) 
 // noteLeft tells the sink what has left a send queue.
 func (e *Engine) noteLeft(qp *queuePair, q *workQueue, t uint64) {
 	if e.ledger.left > 0 {
-		e.out.retired(qp, t, e.ledger.left, e.ledger.leftSize, q.inFlight)
+		e.out.retired(qp, t, e.ledger.left, e.ledger.leftSize, q.depth())
 		e.ledger.left, e.ledger.leftSize = 0, 0
 	}
 }

@@ -264,7 +264,7 @@ func (e *Engine) announce(qp *queuePair, q *workQueue, p *pending) {
 	}
 	p.is |= isAnnounced
 	q.noteFlag(p.is&isFlagged != 0)
-	e.out.posted(qp, p.postBegin, p.tid, p.opcode, uint64(p.bytes), q.inFlight)
+	e.out.posted(qp, p.postBegin, p.tid, p.opcode, uint64(p.bytes), q.depth())
 	q.inFlight++
 }
 

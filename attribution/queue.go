@@ -63,6 +63,18 @@ type workQueue struct {
 	anchor anchor
 }
 
+// depthUnknown stands for the depth of a queue whose place is not proven: what
+// it holds may be completed, and what is in flight may be older than the window.
+const depthUnknown = -1
+
+// depth is how many work requests are in flight.
+func (q *workQueue) depth() int32 {
+	if !q.proven() {
+		return depthUnknown
+	}
+	return q.inFlight
+}
+
 func (q *workQueue) len() int { return int(q.tail - q.head) }
 
 // at gives the i-th pending work request.

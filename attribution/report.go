@@ -201,8 +201,9 @@ type Queue struct {
 	QPNum        uint32
 	Device, Peer string
 	Posted       int64
-	DepthMean    float64 // WRs in flight at post, itself not counted
+	DepthMean    float64 // WRs in flight at post, itself not counted, where known
 	DepthMax     int64
+	DepthKnown   int64 // posts at which the depth was known: not before the queue's place is proven
 	QueueSize    int64 // max_send_wr; 0: unknown
 	IdleNS       int64 // with nothing in flight
 	WindowNS     int64

@@ -122,7 +122,7 @@ func pollingJob() *attribution.Report {
 	b.r.Slow = attribution.Slow{ThresholdNS: 12_510, Bursts: 12, PeriodNS: second, Pattern: "every 1.00 s"}
 	b.r.WRs = attribution.Books{Posted: 4003, Completed: 4000, Outstanding: 1, Excluded: 2, Bytes: 4000 * 65536}
 	b.r.Kinds = map[string]attribution.Books{"send": b.r.WRs}
-	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", Posted: 4003, DepthMax: 0, QueueSize: 128,
+	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", Posted: 4003, DepthMax: 0, DepthKnown: 4003, QueueSize: 128,
 		IdleNS: 1_790_000_000, WindowNS: 10 * second, IdleRunning: 1_700_000_000, IdleRunnable: 60_000_000, IdleUnknown: 30_000_000,
 		BytesPerSec: 26_214_400, WRsPerSec: 400}}
 	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 209_715_200,
@@ -172,7 +172,7 @@ func eventModeJob() *attribution.Report {
 	receive := attribution.Books{Posted: 5500, Completed: 5000, Outstanding: 500, Bytes: 5000 * 4096}
 	b.r.Kinds = map[string]attribution.Books{"send": send, "receive": receive}
 	b.r.WRs = attribution.Books{Posted: 10_500, Completed: 10_000, Outstanding: 500, Bytes: 10_000 * 4096}
-	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x11, Device: "rxe0", Peer: "10.0.1.2 qp 0x11", Posted: 5000, DepthMax: 1, QueueSize: 1,
+	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x11, Device: "rxe0", Peer: "10.0.1.2 qp 0x11", Posted: 5000, DepthMax: 1, DepthKnown: 5000, QueueSize: 1,
 		IdleNS: 6_200_000_000, WindowNS: 10 * second, IdleRunning: 1_100_000_000, IdleRunnable: 300_000_000, IdleAsleep: 4_800_000_000,
 		IdleSyscalls: []attribution.Culprit{{Name: "read", TotalNS: 4_700_000_000, Count: 5000}, {Name: "futex", TotalNS: 100_000_000, Count: 12}},
 		BytesPerSec:  2_048_000, WRsPerSec: 500}}
@@ -252,7 +252,7 @@ func trainingJob() *attribution.Report {
 	}
 	for i := range 20 {
 		b.r.Queues = append(b.r.Queues, attribution.Queue{PID: pid, QPNum: 0x200 + uint32(i), Device: []string{"mlx5_0", "mlx5_1"}[i%2], Peer: []string{"lid 4", "lid 5", "lid 6"}[i%3],
-			Posted: 2400 + int64(i%3), DepthMean: 3.4, DepthMax: 31, QueueSize: 32, IdleNS: 8_300_000_000 + int64(i)*1_000_000, WindowNS: 10 * second,
+			Posted: 2400 + int64(i%3), DepthMean: 3.4, DepthMax: 31, DepthKnown: 2400, QueueSize: 32, IdleNS: 8_300_000_000 + int64(i)*1_000_000, WindowNS: 10 * second,
 			IdleRunning: 1_000_000_000, IdleRunnable: 100_000_000, IdleAsleep: 7_100_000_000, IdleUnknown: 100_000_000,
 			IdleSyscalls: []attribution.Culprit{{Name: "futex", TotalNS: 6_900_000_000, Count: 300}, {Name: "poll", TotalNS: 200_000_000, Count: 9}},
 			BytesPerSec:  166_000_000, WRsPerSec: 240})
@@ -306,7 +306,7 @@ func booksOnly(comm string, send, receive attribution.Books) *attribution.Report
 	b.r.Kinds = map[string]attribution.Books{"send": send, "receive": receive}
 	b.r.WRs = attribution.Books{Posted: send.Posted + receive.Posted, Completed: send.Completed + receive.Completed, Outstanding: send.Outstanding + receive.Outstanding,
 		Excluded: send.Excluded + receive.Excluded, Unsignalled: send.Unsignalled}
-	b.r.Queues = []attribution.Queue{{PID: 79, QPNum: 0x55, Device: "mlx5_0", Posted: send.Posted, WindowNS: 10 * second, QueueSize: 128, DepthMean: 64, DepthMax: 127}}
+	b.r.Queues = []attribution.Queue{{PID: 79, QPNum: 0x55, Device: "mlx5_0", Posted: send.Posted, WindowNS: 10 * second, QueueSize: 128, DepthMean: 64, DepthMax: 127, DepthKnown: 4000}}
 	return b.report(c)
 }
 

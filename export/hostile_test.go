@@ -84,7 +84,7 @@ func huge() *attribution.Report {
 	r.Groups = []attribution.Group{{By: "op+size", Key: "WRITE 8EiB", Bytes: math.MaxInt64, Latency: d, Classes: r.Classes}}
 	r.Incidents = []attribution.Incident{{Cause: attribution.RNR, Begin: 10, End: 5, WRs: math.MaxInt64, DelayNS: math.MaxInt64,
 		Worst: attribution.WR{PostBegin: 9, Reap: 3}, Timeline: []attribution.Segment{{Begin: 9, End: 2, CPU: -1}, {Begin: 0, End: math.MaxUint64, TID: 1, CPU: math.MaxInt32}}}}
-	r.Queues = []attribution.Queue{{Posted: math.MaxInt64, DepthMean: math.Inf(1), DepthMax: math.MaxInt64, QueueSize: math.MaxInt64, IdleNS: math.MaxInt64,
+	r.Queues = []attribution.Queue{{Posted: math.MaxInt64, DepthMean: math.Inf(1), DepthMax: math.MaxInt64, DepthKnown: math.MaxInt64, QueueSize: math.MaxInt64, IdleNS: math.MaxInt64,
 		WindowNS: math.MaxInt64, IdleRunning: math.MaxInt64, IdleUnknown: -1, BytesPerSec: math.Inf(1), WRsPerSec: math.NaN()}}
 	r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 255, RateBPS: math.MaxUint64, TracedBPS: math.NaN(), TracedSent: math.MaxInt64, TracedRecv: math.MinInt64, PortSent: math.MaxInt64, PortRecv: -1}}
 	stack := addStack(c, math.MaxUint32, math.MaxUint64, false, "main")

@@ -183,7 +183,7 @@ func toWR(w attribution.WR, c *event.Context, f *frames) jsonWR {
 }
 
 func toQueue(q attribution.Queue) jsonQueue {
-	return jsonQueue{q.PID, q.QPNum, clean(q.Device), clean(q.Peer), q.Posted, finite(q.DepthMean), q.DepthMax, q.QueueSize,
+	return jsonQueue{q.PID, q.QPNum, clean(q.Device), clean(q.Peer), q.Posted, finite(q.DepthMean), q.DepthMax, q.DepthKnown, q.QueueSize,
 		q.IdleNS, q.WindowNS, q.IdleRunning, q.IdleRunnable, q.IdleAsleep, q.IdleUnknown, list(q.IdleSyscalls, toCulprit),
 		finite(q.BytesPerSec), finite(q.WRsPerSec), q.Bypass}
 }

@@ -248,6 +248,7 @@ type jsonQueue struct {
 	Posted         int64         `json:"posted"`
 	DepthMean      float64       `json:"depth_mean"`
 	DepthMax       int64         `json:"depth_max"`
+	DepthKnown     int64         `json:"depth_known"`
 	QueueSize      int64         `json:"queue_size"`
 	IdleNS         int64         `json:"idle_ns"`
 	WindowNS       int64         `json:"window_ns"`

@@ -41,8 +41,11 @@ func queueRow(q attribution.Queue) []cell {
 		of = "/" + count(q.QueueSize)
 	}
 	share := func(ns int64) string { return percent(float64(ns), float64(q.WindowNS)) }
-	return plain(hex(uint64(q.QPNum)), fmt.Sprintf("%.1f", min(finite(q.DepthMean), 1e6)), count(q.DepthMax)+of,
-		share(q.IdleNS), share(q.IdleRunning), share(q.IdleRunnable), share(q.IdleAsleep),
+	depth, most := "?", "?"
+	if q.DepthKnown > 0 {
+		depth, most = fmt.Sprintf("%.1f", min(finite(q.DepthMean), 1e6)), count(q.DepthMax)
+	}
+	return plain(hex(uint64(q.QPNum)), depth, most+of, share(q.IdleNS), share(q.IdleRunning), share(q.IdleRunnable), share(q.IdleAsleep),
 		rate(q.WRsPerSec), bitRate(8*q.BytesPerSec))
 }
 
@@ -53,6 +56,9 @@ func queueRemark(q attribution.Queue, severalTargets bool) string {
 	}
 	if severalTargets {
 		s = fmt.Sprintf("pid %d ", q.PID) + s
+	}
+	if q.DepthKnown == 0 {
+		s += "; depth and idle time unknown: no proof of which work requests were in flight"
 	}
 	if q.QueueSize > 1 && q.DepthMax >= q.QueueSize-1 {
 		s += "; full at times"
