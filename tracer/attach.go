@@ -263,19 +263,24 @@ func (a *attacher) key(b *batch, s site) siteKey {
 // entryOffset is where past a function's entry the probe goes; 0 when its code
 // cannot be read or decoded: the entry is always a boundary.
 func entryOffset(file *os.File, fn locate.Function) uint64 {
-	code := make([]byte, 64)
-	n, err := file.ReadAt(code, int64(fn.Offset))
-	if n == 0 && err != nil {
-		return 0
-	}
-	if fn.Size > 0 && uint64(n) > fn.Size {
-		n = int(fn.Size)
-	}
-	s, err := place.Entry(machine, code[:n])
+	s, err := entrySite(file, fn)
 	if err != nil {
 		return 0
 	}
 	return s.Offset
+}
+
+// entrySite is the place of the probe at a function's entry, and why there.
+func entrySite(file *os.File, fn locate.Function) (place.Site, error) {
+	code := make([]byte, 64)
+	n, err := file.ReadAt(code, int64(fn.Offset))
+	if n == 0 && err != nil {
+		return place.Site{}, fmt.Errorf("its code cannot be read: %w", err)
+	}
+	if fn.Size > 0 && uint64(n) > fn.Size {
+		n = int(fn.Size)
+	}
+	return place.Entry(machine, code[:n])
 }
 
 // attachBatch makes one link for all sites where the kernel can, else one for

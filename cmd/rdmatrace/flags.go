@@ -17,6 +17,7 @@ type mode int
 
 const (
 	modeTrace mode = iota
+	modePlan
 	modeReport
 	modeVersion
 	modeHelp
@@ -37,6 +38,7 @@ type options struct {
 
 	btf, ready string
 	debug      bool
+	dryRun     bool
 }
 
 // usageError is a fault of the command line: exit code 2.
@@ -62,10 +64,11 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.StringVar(&o.flamegraph, "flamegraph", "", "write a flame graph (SVG) to `file`")
 	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
 	f.StringVar(&o.btf, "btf", "", "read the kernel's type information from `file` instead of /sys/kernel/btf/vmlinux")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
-	for group, names := range [...][]string{{"pid", "duration"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "debug", "help"}} {
+	for group, names := range [...][]string{{"pid", "duration"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
 		for _, name := range names {
 			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
 				panic(err) // a name of this table that is no flag
@@ -124,7 +127,7 @@ func (o *options) choose(words []string) error {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		for _, name := range []string{"pid", "duration", "output", "btf", "ready-file"} {
+		for _, name := range []string{"pid", "duration", "output", "btf", "dry-run", "ready-file"} {
 			if o.flags.Changed(name) {
 				return usagef("--%s does not go with report", name)
 			}
@@ -143,6 +146,16 @@ func (o *options) chooseTrace() error {
 		return usageError("either -p PID or a program to start, not both")
 	case len(o.pids) == 0 && o.argv == nil:
 		return usageError("nothing to do: give -p PID, -- PROGRAM or report FILE")
+	case !o.dryRun:
+		return nil
+	case o.argv != nil:
+		return usageError("--dry-run needs a running process: -p PID")
+	}
+	o.mode = modePlan
+	for _, name := range []string{"duration", "output", "json", "pprof", "flamegraph", "folded", "ready-file"} {
+		if o.flags.Changed(name) {
+			return usagef("--%s does not go with --dry-run", name)
+		}
 	}
 	return nil
 }

@@ -46,6 +46,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		_, err = fmt.Fprintln(stdout, "rdmatrace", versionString())
 	case modeReport:
 		err = c.report()
+	case modePlan:
+		err = c.plan()
 	case modeTrace:
 		err = c.trace()
 	}

@@ -141,6 +141,29 @@ func peakKB(pid int) (kb int) {
 	return kb
 }
 
+// A dry run says where probes would go and at what cost, and places none.
+func TestDryRun(t *testing.T) {
+	_, p := busy(t)
+	out, errs, code := say(t, "-p", strconv.Itoa(p.client), "--dry-run")
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, want := range []string{"wr_complete", "post_send", "poll_cq", "create_qp", "libmlx5", "return", " us ", "IN THE KERNEL", "sched_switch"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	// The mapping of a library that holds a breakpoint has a page of its own.
+	smaps, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.client), "smaps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(smaps), "[uprobes]"); n != 0 {
+		t.Errorf("%d areas of uprobes in the target", n)
+	}
+	p.running(t)
+}
+
 // A program that rdmatrace starts keeps its exit status and its output, also
 // when it uses no RDMA at all.
 func TestStartedProgram(t *testing.T) {

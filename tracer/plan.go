@@ -1,0 +1,133 @@
+package tracer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+	"github.com/rdmatrace/rdmatrace/tracer/place"
+)
+
+// Plan is what a trace would place, and what that would cost.
+type Plan struct {
+	Targets []TargetPlan
+	// Kernel are the programs on tracepoints and functions of the kernel.
+	Kernel []string
+	Notes  []string
+}
+
+// TargetPlan is the part of one process.
+type TargetPlan struct {
+	PID    int
+	Probes []PlannedProbe
+}
+
+// PlannedProbe is one probe in a function of the target.
+type PlannedProbe struct {
+	Verb    string
+	Return  bool    // at the function's return, else at its entry
+	Library string  // path
+	Offset  uint64  // of the probe in the file; of the function for a return
+	Found   string  // how the function was found
+	Place   string  // why there; empty for a return
+	CostNS  float64 // of a hit, measured on this machine; 0: not known
+}
+
+// MakePlan looks at the processes of cfg as New does, and places nothing in them.
+func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	programs, err := kernelPrograms(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := openTargets(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Kernel: programs}
+	trap, err := calibrate.Run(ctx)
+	if err != nil {
+		p.Notes = append(p.Notes, "the cost of probes is unknown: "+err.Error())
+	}
+	for _, tg := range targets.list() {
+		t := TargetPlan{PID: tg.pid}
+		for lib, fns := range byLibrary(inUse(tg.snap)) {
+			probes, err := planLibrary(lib, fns, trap)
+			if err != nil {
+				return nil, errors.Join(err, targets.close())
+			}
+			t.Probes = append(t.Probes, probes...)
+		}
+		slices.SortFunc(t.Probes, comparePlanned)
+		p.Targets = append(p.Targets, t)
+	}
+	p.Notes = append(p.Notes, targets.notes()...)
+	return p, targets.close()
+}
+
+func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Result) ([]PlannedProbe, error) {
+	file, err := os.Open(lib.Open)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", lib.Path, err)
+	}
+	defer file.Close()
+	var out []PlannedProbe
+	for _, fn := range fns {
+		probe := verbProbes[fn.Verb]
+		p := PlannedProbe{Verb: fn.Verb.String(), Library: lib.Path, Found: fn.Source}
+		cost := trap.Stepped
+		s, err := entrySite(file, fn)
+		if err != nil {
+			s = place.Site{Why: err.Error()}
+		}
+		if s.Emulated {
+			cost = trap.Emulated
+		}
+		if probe.enter != "" {
+			p.Offset, p.Place, p.CostNS = fn.Offset+s.Offset, s.Why, cost.Entry
+			out = append(out, p)
+		}
+		if probe.exit != "" {
+			p.Return, p.Offset, p.Place, p.CostNS = true, fn.Offset, "", max(cost.Pair-cost.Entry, 0)
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func comparePlanned(a, b PlannedProbe) int {
+	return cmp.Or(cmp.Compare(a.Library, b.Library), cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Offset, b.Offset))
+}
+
+// kernelPrograms are the places in this kernel at which programs would follow
+// scheduler, interrupts and tasks.
+func kernelPrograms(cfg *Config) ([]string, error) {
+	types, err := kernelTypes(cfg.BTFPath)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := bpf.LoadRdma()
+	if err != nil {
+		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
+	}
+	k := &kernel{missing: map[string]string{}}
+	k.dropMissing(spec, types)
+	var out []string
+	for _, prog := range spec.Programs {
+		if prog.Type == ebpf.Tracing && prog.AttachType != ebpf.AttachTraceIter {
+			out = append(out, prog.AttachTo)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
