@@ -16,21 +16,27 @@ type lossMeter struct {
 
 func (m *lossMeter) since(now uint64) { m.until = now }
 
-// reportLosses emits a Loss for every CPU and kind of record that lost some
-// since the last call. Their begin is that call: nothing was lost before it.
+// reportLosses emits what was lost since the last call.
 func (t *Tracer) reportLosses(sink func(*event.Event) error) error {
-	m := &t.losses
 	now := monotonic()
-	if err := t.readStats(&m.stats); err != nil {
+	if err := t.readStats(&t.losses.stats); err != nil {
 		return err
 	}
+	return t.losses.report(now, sink)
+}
+
+// report emits a Loss for every CPU and kind of event that lost some since the
+// last call. Their begin is that call: nothing was lost before it. Records that
+// are no events (stacks, libraries, trials) are told of by the counters alone: a
+// Loss of them would cast doubt on events that are all there.
+func (m *lossMeter) report(now uint64, sink func(*event.Event) error) error {
 	if m.seen == nil {
 		m.seen = make([][bpf.RdmaRecordKindRECORD_KINDS]uint64, len(m.stats))
 	}
 	for cpu := range m.stats {
 		for kind := range m.seen[cpu] {
 			lost := m.stats[cpu].Dropped[kind]
-			if lost.Count == m.seen[cpu][kind] {
+			if kindOf[kind] == 0 || lost.Count == m.seen[cpu][kind] {
 				continue
 			}
 			e := event.Event{
