@@ -103,8 +103,10 @@ func (t *Tracer) allNotes() []string {
 
 // cost is what observing costs here, as far as it was calibrated.
 func (t *Tracer) cost() event.Cost {
+	emulated, stepped := t.trap.Emulated, t.trap.Stepped
 	return event.Cost{
-		TrapNS: t.trap.Emulated.Entry, PairNS: t.trap.Emulated.Pair, InPost: t.trap.Emulated.InPost,
+		TrapNS: emulated.Entry, PairNS: emulated.Pair, InPost: emulated.InPost,
+		SteppedTrapNS: stepped.Entry, SteppedPairNS: stepped.Pair, SteppedInPost: stepped.InPost,
 		CPUTime: processCPU(),
 	}
 }
