@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -135,7 +136,7 @@ func (f *follower) add(c change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.pending) == maxPending {
-		f.notes = append(f.notes, "more objects were made than could be looked at: some may lack probes")
+		f.keepNote("more objects were made than could be looked at: some may lack probes")
 		return
 	}
 	f.pending = append(f.pending, c)
@@ -158,7 +159,7 @@ func (f *follower) run() {
 		c := f.pending[0]
 		f.pending = f.pending[1:]
 		f.mu.Unlock()
-		if err := f.handle(c); err != nil {
+		if err := f.handle(c); err != nil && f.ctx.Err() == nil {
 			f.say(err)
 		}
 		if c.what == newProcess {
@@ -187,17 +188,19 @@ func (f *follower) stop() {
 	f.idle.Wait()
 }
 
-// say keeps an error as a note, each text once and not without end.
+// say keeps an error as a note.
 func (f *follower) say(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text := err.Error()
-	for _, n := range f.notes {
-		if n == text {
-			return
-		}
-	}
-	if len(f.notes) < 32 {
+	f.keepNote(err.Error())
+}
+
+// maxNotes bounds what is said of a trace that goes wrong without end.
+const maxNotes = 32
+
+// keepNote keeps each text once, up to maxNotes. f.mu is held.
+func (f *follower) keepNote(text string) {
+	if len(f.notes) < maxNotes && !slices.Contains(f.notes, text) {
 		f.notes = append(f.notes, text)
 	}
 }
@@ -255,7 +258,7 @@ func (f *follower) handle(c change) (err error) {
 // catchUp finds what a process that could not be held made between loading a
 // library and the probes in it.
 func (f *follower) catchUp(tg *target) error {
-	if err := tg.lookAgain(); err != nil {
+	if err := tg.lookAgain(f.ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()

@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -139,5 +140,38 @@ func TestPIDNamespace(t *testing.T) {
 	}
 	if err := checkPIDNamespace(other); err == nil {
 		t.Error("another namespace was taken for the initial one")
+	}
+}
+
+// TestFollowerIsBounded: neither what waits nor what is said of it grows without
+// end.
+func TestFollowerIsBounded(t *testing.T) {
+	f := newFollower(&targets{}, nil, nil)
+	for range maxPending + 10 {
+		f.add(change{what: newQP})
+	}
+	for i := range 2 * maxNotes {
+		f.say(fmt.Errorf("fault %d", i))
+	}
+	if len(f.pending) != maxPending || len(f.notes) != maxNotes {
+		t.Errorf("%d changes wait, %d notes", len(f.pending), len(f.notes))
+	}
+}
+
+// stuckFinder looks for ever, until it is told to stop.
+type stuckFinder struct{ finder }
+
+func (stuckFinder) Scan(ctx context.Context, _ locate.Options) (*locate.Snapshot, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestSecondLookStops: the second look at a process ends with the context, too.
+func TestSecondLookStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	tg := &target{finder: stuckFinder{}}
+	if err := tg.lookAgain(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

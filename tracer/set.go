@@ -69,7 +69,7 @@ func (ts *targets) list() []*target {
 }
 
 // attach makes the processes targets of the programs and places the probes.
-func (ts *targets) attach(k *kernel, l *links) error {
+func (ts *targets) attach(ctx context.Context, k *kernel, l *links) error {
 	for _, tg := range ts.list() {
 		if err := k.addTarget(uint32(tg.pid), tg.ours); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (ts *targets) attach(k *kernel, l *links) error {
 		if err := tg.place(k, l, ts.cfg); err != nil {
 			return err
 		}
-		if err := tg.lookAgain(); err != nil {
+		if err := tg.lookAgain(ctx); err != nil {
 			return err
 		}
 	}

@@ -122,11 +122,11 @@ func (tg *target) place(k *kernel, l *links, cfg *Config) error {
 
 // lookAgain finds what the process made between the first look and the probes:
 // what it makes from now on, they see.
-func (tg *target) lookAgain() error {
+func (tg *target) lookAgain(ctx context.Context) error {
 	if tg.ours {
 		return nil // it stood still
 	}
-	snap, err := tg.finder.Scan(context.Background(), locate.Options{})
+	snap, err := tg.finder.Scan(ctx, locate.Options{})
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (tg *target) close() error {
 func gone(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return true
+		return errors.Is(err, unix.ESRCH) // else it is we who lack something, such as descriptors
 	}
 	defer unix.Close(fd)
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}

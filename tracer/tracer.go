@@ -153,7 +153,7 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	if t.trap, err = calibrate.Run(ctx); err != nil {
 		t.notes = append(t.notes, "the cost of probes is unknown: "+err.Error())
 	}
-	if err := t.targets.attach(t.kernel, &t.links); err != nil {
+	if err := t.targets.attach(ctx, t.kernel, &t.links); err != nil {
 		return err
 	}
 	if err := t.kernel.findTasks(); err != nil {
