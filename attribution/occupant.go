@@ -18,8 +18,10 @@ func (tl *timelines) occupy(r *schedRecord) {
 	on := &tl.cpus[r.cpu]
 	// Switches are recorded only while a thread of a target is concerned. If
 	// another task left than the one that came last, it had come unseen: it
-	// stands for the whole of that time.
-	if on.len() == 0 || on.last().tid != r.PrevTID {
+	// stands for the whole of that time. Of a switch that was inferred prev is not
+	// known: whoever came last is still the best that can be said.
+	inferred := r.flags&event.SwitchInferred != 0
+	if !inferred && (on.len() == 0 || on.last().tid != r.PrevTID) {
 		begin := tl.origin
 		if on.len() > 0 {
 			begin = on.last().begin
