@@ -173,7 +173,9 @@ func (tl *timelines) runs(th *thread, t uint64, cpu uint16) {
 		// No switch was seen since the beginning: it was there all along.
 		tl.enter(th, span{begin: tl.origin, state: stateRunning, syscall: -1, cpu: int32(cpu)})
 	default:
-		tl.repaired++
+		if th.spans.last().why != exited { // it is told of early in do_exit, which goes on
+			tl.repaired++
+		}
 		tl.enter(th, span{begin: t, state: stateRunning, syscall: -1, cpu: int32(cpu)})
 	}
 }

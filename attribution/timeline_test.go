@@ -91,3 +91,38 @@ func TestWhoRanInstead(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// TestWhoRanBeforeAnInferredSwitch: it does not say who left, so who came last
+// keeps the blame.
+func TestWhoRanBeforeAnInferredSwitch(t *testing.T) {
+	tp := created()
+	tp.preempted(100, 0, worker, hog)
+	tp.sw(300, 0, 0, worker, event.Sched{Syscall: -1}, event.SwitchInferred)
+	e, _ := tp.play(t, Config{})
+	var got []string
+	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who culprit) {
+		got = append(got, fmt.Sprintf("%d-%d %s", begin, end, (&naming{}).culprit(&who)))
+	})
+	if s := strings.Join(got, ", "); s != "100-300 hog (pid 900)" {
+		t.Error(s)
+	}
+}
+
+// TestExitIsNoRepair: sched_process_exit comes early in do_exit, so the thread is
+// seen to leave its CPU, or to be preempted, after it has ended.
+func TestExitIsNoRepair(t *testing.T) {
+	tp := created()
+	tp.post(worker, 2, 3, wr{id: 1})
+	exit := tp.add(event.Event{Time: 10, TID: worker, Kind: event.KindTask, Object: &event.Object{Task: &event.Task{Event: event.TaskExited}}})
+	exit.PID = tapePID
+	tp.preempted(12, 0, worker, hog)
+	tp.runs(14, 0, worker, hog)
+	tp.sw(20, 0, worker, 0, event.Sched{PrevState: 0x80}, event.SwitchPrevExited)
+	e, _ := tp.play(t, Config{})
+	if e.threads.repaired != 0 {
+		t.Errorf("%d repaired", e.threads.repaired)
+	}
+	if th := e.threads.known(worker); th.state() != stateAsleep || th.spans.last().why != exited {
+		t.Errorf("the thread is in state %d", th.state())
+	}
+}
