@@ -41,10 +41,23 @@ type perByte uint64
 
 const perByteBits = 20
 
-// of n bytes, in ns.
+// of n bytes, in ns; at most never.
 func (p perByte) of(n uint64) uint64 {
 	high, low := bits.Mul64(uint64(p), n)
+	if high>>perByteBits != 0 {
+		return never
+	}
 	return high<<(64-perByteBits) | low>>perByteBits
+}
+
+// mulDiv is a*b/c, rounded down; at most never. c must not be 0.
+func mulDiv(a, b, c uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	if high >= c {
+		return never
+	}
+	quotient, _ := bits.Div64(high, low, c)
+	return quotient
 }
 
 // perByteAt is the time of a byte at a rate in bits per second; 0: unknown.

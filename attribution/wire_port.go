@@ -78,7 +78,7 @@ func (p *portTraffic) others(queue int32, begin, end uint64) uint64 {
 			break
 		}
 		if i-first == shareReach {
-			return bytes * (end - begin) / max(end-t.done, 1)
+			return mulDiv(bytes, end-begin, max(end-t.done, 1))
 		}
 		if t.queue != queue {
 			bytes += t.bytes
