@@ -30,6 +30,13 @@ func side(receive bool) int {
 // post enters a work request.
 func (l *ledger) post(q *workQueue) { l.books[side(q.receive)].Posted++ }
 
+// lose enters n work requests of which no record arrived.
+func (l *ledger) lose(receive bool, n int64) {
+	b := &l.books[side(receive)]
+	b.Posted += n
+	b.Lost += n
+}
+
 // settle closes the entry of p, which is in q for the last time.
 func (l *ledger) settle(q *workQueue, p *pending, how settlement) {
 	b := &l.books[side(q.receive)]

@@ -29,6 +29,8 @@ type Engine struct {
 	latestUser  uint32
 
 	lossEnd uint64 // records that matching needs were being lost until then
+	// droppedPosts are posts in the books only because the drop counters told of them
+	droppedPosts int64
 	// unwritten: until then, entries that the kernel wrote, or their completions, may be missing
 	unwritten uint64
 	now       uint64

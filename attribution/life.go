@@ -160,9 +160,8 @@ func (e *Engine) lossEvent(r *rareRecord) {
 		e.threads.lost(r.time, r.lossEnd)
 	}
 	if of == event.KindWR {
-		b := &e.ledger.books[side(false)]
-		b.Posted += int64(r.lossCount)
-		b.Lost += int64(r.lossCount)
+		e.ledger.lose(false, int64(r.lossCount))
+		e.droppedPosts += int64(r.lossCount)
 	}
 }
 
@@ -222,9 +221,10 @@ func (e *Engine) loseOf(ev *event.Event) {
 		return
 	}
 	qp, q := e.queueOf(&r)
-	b := &e.ledger.books[side(q.receive)]
-	b.Posted++
-	b.Lost++
+	e.ledger.lose(q.receive, 1)
+	if th := e.threads.known(r.tid); th != nil && th.call.open && th.call.number == r.Call && th.call.queue == q {
+		th.call.seen++ // so that its return does not miss it once more
+	}
 	e.lose(qp, q, e.now)
 }
 

@@ -2,22 +2,25 @@ package attribution
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
-// pairings are hand-made histories and what is made of them: each measured WR
-// as its index and the time of its reap in us, with the unsignalled WRs it
-// retired, and the books.
-var pairings = []struct {
+// pairing is a hand-made history and what is made of it: each measured WR as its
+// index and the time of its reap in us, with the unsignalled WRs it retired, and
+// the books.
+type pairing struct {
 	name string
 	tape func(t *tape)
 	want string
 	send string // books: posted completed outstanding flushed lost excluded
 	recv string
-}{
+}
+
+var pairings = []pairing{
 	{
 		name: "one after the other",
 		tape: func(t *tape) {
@@ -431,7 +434,7 @@ func (b *Books) String() string {
 }
 
 func TestPairing(t *testing.T) {
-	for _, test := range pairings {
+	for _, test := range slices.Concat(pairings, missingPairings) {
 		t.Run(test.name, func(t *testing.T) {
 			tp := newTape()
 			test.tape(tp)

@@ -167,9 +167,13 @@ func (e *Engine) postEnd(r *verbRecord) {
 	}
 	if missing := int32(r.Count) - call.seen; missing > 0 {
 		// Records of this call did not arrive: they were posted all the same.
-		b := &e.ledger.books[side(q.receive)]
-		b.Posted += int64(missing)
-		b.Lost += int64(missing)
+		e.ledger.lose(q.receive, int64(missing))
+		if call.begin <= e.lossEnd {
+			// The drop counters told of them already, but not of which side they are.
+			counted := max(0, min(int64(missing), e.droppedPosts))
+			e.droppedPosts -= counted
+			e.ledger.lose(false, -counted)
+		}
 		e.lose(qp, q, r.time)
 	}
 	number, uses := e.submits.cut(&e.walker, th, call.begin, r.time), int32(0)
@@ -227,9 +231,8 @@ func (e *Engine) refuse(r *verbRecord, call *openCall) {
 		if !q.proven() && p.is&(isSignalled|isBeforeLoss) == isSignalled {
 			q.anchor.posts--
 		}
-		e.ledger.settle(q, p, settledRefused)
+		e.leave(call.qp, q, p, settledRefused)
 		q.cut(i)
-		call.left--
 	}
 	if unknown {
 		e.lose(call.qp, q, r.time)

@@ -1,0 +1,66 @@
+package attribution
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// missingPairings are histories in which posts were dropped or refused.
+var missingPairings = []pairing{
+	{
+		name: "a dropped post of a list is lost once",
+		tape: func(t *tape) {
+			t.made()
+			t.loss(9, 10, event.KindWR, 1)
+			t.post(worker, 10, 11, wr{id: 1}, wr{id: 2}, wr{id: 3})
+			t.events = slices.Delete(t.events, len(t.events)-3, len(t.events)-2) // the second
+		},
+		want: "", send: "3 0 0 0 3 0",
+	},
+	{
+		name: "a dropped post of a list of receives is lost once, as a receive",
+		tape: func(t *tape) {
+			t.made()
+			t.loss(9, 10, event.KindWR, 1)
+			t.post(worker, 10, 11, wr{id: 1, flags: event.WRReceive}, wr{id: 2, flags: event.WRReceive})
+			t.events = slices.Delete(t.events, len(t.events)-2, len(t.events)-1)
+		},
+		want: "", send: "0 0 0 0 0 0", recv: "2 0 0 0 2 0",
+	},
+	{
+		name: "what is missing of a list without a drop counter is lost",
+		tape: func(t *tape) {
+			t.made()
+			t.post(worker, 10, 11, wr{id: 1}, wr{id: 2}, wr{id: 3})
+			t.events = slices.Delete(t.events, len(t.events)-3, len(t.events)-2)
+		},
+		want: "", send: "3 0 0 0 3 0",
+	},
+	{
+		name: "a shared receive queue that refused a WR takes its wr_id later",
+		tape: func(t *tape) {
+			t.qp(1, event.ObjectCreated, func(q *event.QP) { q.SRQ = tapeSRQ })
+			full := t.post(worker, 5, 6, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
+			full.Verb.Result, full.Verb.BadIndex = enomem, 0
+			for i := range uint64(2) {
+				t.post(worker, 7+20*i, 8+20*i, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
+				t.reap(worker, 18+20*i, 20+20*i, event.Verb{WRID: 7, Opcode: 128}, 0)
+			}
+		},
+		want: "recv 0@20 recv 1@40", send: "0 0 0 0 0 0", recv: "2 2 0 0 0 0",
+	},
+}
+
+// TestLatePostIsLostOnce: its call's return counts it, and so does its coming late.
+func TestLatePostIsLostOnce(t *testing.T) {
+	tp := created()
+	tp.post(worker, 10, 1_000_000_000, wr{id: 1}, wr{id: 2})
+	n := len(tp.events)
+	tp.events[n-1], tp.events[n-2] = tp.events[n-2], tp.events[n-1] // the second post comes after the return
+	e, _ := tp.play(t, Config{})
+	if s := e.ledger.books[0].String(); s != "2 0 0 0 2 0" {
+		t.Errorf("books of sends %s", s)
+	}
+}
