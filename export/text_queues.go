@@ -40,8 +40,13 @@ func queueRow(q attribution.Queue) []cell {
 	if q.QueueSize > 0 {
 		of = "/" + count(q.QueueSize)
 	}
-	share := func(ns int64) string { return percent(float64(ns), float64(q.WindowNS)) }
 	depth, most := "?", "?"
+	share := func(ns int64) string {
+		if q.DepthKnown == 0 {
+			return "?"
+		}
+		return percent(float64(ns), float64(q.WindowNS))
+	}
 	if q.DepthKnown > 0 {
 		depth, most = fmt.Sprintf("%.1f", min(finite(q.DepthMean), 1e6)), count(q.DepthMax)
 	}

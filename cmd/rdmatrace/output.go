@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // outputs are the files of one run. They are opened before tracing begins, so
@@ -36,21 +37,46 @@ func newOutputs(stdout io.Writer) *outputs {
 	return &outputs{stdout: stdout, files: map[string]*output{}}
 }
 
-// open opens the files of flags. Signals are watched by then: there is no
+// open opens the files of flags, but makes those that are to be replaced beside
+// them. Signals are watched by then: there is no
 // moment at which one could leave a file behind.
 func (o *outputs) open(flags []fileFlag) error {
+	for _, f := range flags {
+		out, err := openOutput(f, o.stdout) // may wait for the reader of a pipe
+		if err == nil {
+			err = o.take(out)
+		}
+		if err != nil {
+			return (&output{flag: f.name, path: f.path}).failed(err)
+		}
+	}
+	return nil
+}
+
+// take makes a file one of ours: from when it exists a signal removes it.
+func (o *outputs) take(out *output) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, f := range flags {
-		if o.over {
-			return errors.New("stopped by a signal")
-		}
-		out, err := openOutput(f, o.stdout)
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("%s: cannot write %s: %w", f.name, f.path, reason(err))
+			out.remove()
 		}
-		o.files[f.name] = out
+	}()
+	if o.over {
+		return errors.New("stopped by a signal")
 	}
+	for _, other := range o.files {
+		if out.target != "" && out.target == other.target {
+			return fmt.Errorf("%s is the same file", other.flag)
+		}
+	}
+	if out.target != "" {
+		if out.file, err = createBeside(out.target); err != nil {
+			return err
+		}
+		out.Writer, out.temporary = out.file, out.file.Name()
+	}
+	o.files[out.flag] = out
 	return nil
 }
 
@@ -68,6 +94,7 @@ func reason(err error) error {
 	return err
 }
 
+// openOutput opens a file that is written straight, and finds the target of another.
 func openOutput(f fileFlag, stdout io.Writer) (*output, error) {
 	out := &output{flag: f.name, path: f.path}
 	if f.path == "-" {
@@ -77,17 +104,16 @@ func openOutput(f fileFlag, stdout io.Writer) (*output, error) {
 		out.Writer = stdout
 		return out, nil
 	}
-	target := f.path
-	// A symbolic link stays: its target is replaced.
-	if t, err := filepath.EvalSymlinks(target); err == nil {
-		target = t
+	target, err := resolve(f.path)
+	if err != nil {
+		return nil, err
 	}
-	info, err := os.Stat(target)
+	info, err := os.Stat(f.path)
 	switch {
 	case err == nil && info.IsDir():
 		return nil, errors.New("is a directory")
-	case err == nil && !info.Mode().IsRegular():
-		out.file, err = os.OpenFile(target, os.O_WRONLY, 0)
+	case err == nil && (target == "" || !info.Mode().IsRegular()):
+		out.file, err = os.OpenFile(f.path, os.O_WRONLY, 0)
 		out.Writer = out.file
 		return out, err
 	case err == nil:
@@ -103,12 +129,40 @@ func openOutput(f fileFlag, stdout io.Writer) (*output, error) {
 		return nil, err
 	}
 	out.target = target
-	out.file, err = createBeside(target)
-	if err != nil {
-		return nil, err
-	}
-	out.Writer, out.temporary = out.file, out.file.Name()
 	return out, nil
+}
+
+// resolve gives the place of a file behind symbolic links: they stay, what they
+// lead to is replaced, or made where it is missing. It is empty for what has no
+// name, such as the deleted file that a link of /proc leads to.
+func resolve(path string) (string, error) {
+	_, err := os.Stat(path)
+	if err == nil {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return "", nil
+		}
+		return filepath.Abs(target)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for range 40 { // as many as the kernel follows (MAXSYMLINKS of its namei.h)
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		to, err := os.Readlink(path)
+		if err != nil {
+			return filepath.Abs(path) // no link any more
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(dir, to)
+		}
+		path = to
+	}
+	return "", syscall.ELOOP
 }
 
 // createBeside makes a new file in target's directory, where a rename is atomic.
@@ -152,9 +206,14 @@ func (o *outputs) finish(flag string, write func(io.Writer) error) error {
 	}
 	if err != nil {
 		out.remove()
-		return fmt.Errorf("%s: cannot write %s: %w", flag, out.path, reason(err))
+		return out.failed(err)
 	}
 	return nil
+}
+
+// failed says which file an error is of.
+func (out *output) failed(err error) error {
+	return fmt.Errorf("%s: cannot write %s: %w", out.flag, out.path, reason(err))
 }
 
 func (out *output) commit() error {

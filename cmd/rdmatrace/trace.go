@@ -99,10 +99,13 @@ func (t *tracing) begin(first *event.Context, out *output) (err error) {
 	if out == nil {
 		return nil
 	}
-	if t.writer, err = capture.NewWriter(out); err != nil {
-		return err
+	if t.writer, err = capture.NewWriter(out); err == nil {
+		err = t.writer.WriteContext(first)
 	}
-	return t.writer.WriteContext(first)
+	if err != nil {
+		return out.failed(err)
+	}
+	return nil
 }
 
 // opened is called once, when every probe is in and events begin to count.
