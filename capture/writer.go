@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/rdmatrace/rdmatrace/event"
@@ -69,14 +70,31 @@ func (w *Writer) WriteContext(ctx *event.Context) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	b, err := json.Marshal(CleanContext(ctx))
+	b, err := encodeContext(CleanContext(ctx))
 	if err != nil {
-		return fmt.Errorf("encode context: %w", err)
-	}
-	if len(b) > maxContext {
-		return fmt.Errorf("encode context: %d bytes exceed the format's limit of %d", len(b), maxContext)
+		return err
 	}
 	return w.chunk(chunkContext, b)
+}
+
+// encodeContext makes JSON of at most maxContext bytes. Where the stacks of very
+// many sites exceed that, some are left out, as a note says: a trace that has
+// ended cannot be repeated. It changes c.
+func encodeContext(c *event.Context) ([]byte, error) {
+	stacks, notes := len(c.Stacks), slices.Clip(c.Notes)
+	for {
+		b, err := json.Marshal(c)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("encode context: %w", err)
+		case len(b) <= maxContext:
+			return b, nil
+		case len(c.Stacks) == 0:
+			return nil, fmt.Errorf("encode context: %d bytes exceed the format's limit of %d", len(b), maxContext)
+		}
+		c.Stacks = c.Stacks[:len(c.Stacks)/2]
+		c.Notes = append(notes, fmt.Sprintf("%d of %d stacks are not in the capture file: they exceed its limit", stacks-len(c.Stacks), stacks))
+	}
 }
 
 // Close writes the final context and the file's end. It does not close the
