@@ -85,8 +85,7 @@ type attacher struct {
 	polls  []*pollSlot
 	// functions are those that were to be attached: a forked child has the same.
 	functions locate.Functions
-	// returns is false where a return probe would harm the process.
-	returns bool
+	host      locate.Host
 }
 
 type siteKey struct {
@@ -94,8 +93,8 @@ type siteKey struct {
 	program          string
 }
 
-func newAttacher(k *kernel, l *links, pid int, returns bool) *attacher {
-	return &attacher{kernel: k, links: l, pid: pid, done: map[siteKey]bool{}, returns: returns}
+func newAttacher(k *kernel, l *links, pid int, host locate.Host) *attacher {
+	return &attacher{kernel: k, links: l, pid: pid, done: map[siteKey]bool{}, host: host}
 }
 
 // attach places probes on those of fns that have none yet, and reports how
@@ -110,6 +109,9 @@ func (a *attacher) attach(fns locate.Functions) (added int, err error) {
 		if err != nil && gone(a.pid) {
 			return added, fmt.Errorf("place probes in process %d: %w", a.pid, errEnded)
 		}
+		if errors.Is(err, errNoReturnProbes) {
+			return added, err // the same of every library
+		}
 		errs = append(errs, err)
 	}
 	return added, errors.Join(errs...)
@@ -117,6 +119,19 @@ func (a *attacher) attach(fns locate.Functions) (added int, err error) {
 
 // errEnded: a process was there when it was examined.
 var errEnded = errors.New("it has ended meanwhile")
+
+// errNoReturnProbes: a probe at a function's entry is worth nothing without the
+// one at its return.
+var errNoReturnProbes = errors.New("its posts and polls are seen by return probes, which must not be used on it")
+
+// noReturnProbes is the error of a process that a return probe could kill: nil
+// for others.
+func noReturnProbes(pid int, why string) error {
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("trace process %d: %w: %s", pid, errNoReturnProbes, why)
+}
 
 func byLibrary(fns locate.Functions) map[*locate.Library]locate.Functions {
 	out := map[*locate.Library]locate.Functions{}
@@ -131,6 +146,10 @@ func byLibrary(fns locate.Functions) map[*locate.Library]locate.Functions {
 func (a *attacher) attachLibrary(lib *locate.Library, fns locate.Functions) (int, error) {
 	if len(a.plan(lib, fns, nil)) == 0 {
 		return 0, nil
+	}
+	// Asked each time: children were not examined, and a filter can come late.
+	if err := noReturnProbes(a.pid, locate.NoReturnProbes(a.pid, a.host)); err != nil {
+		return 0, err
 	}
 	n, err := a.attachFile(lib, func(file *os.File) []*batch { return a.plan(lib, fns, file) })
 	if err == nil || len(fns) == 1 || outOfReach(err) {
@@ -221,7 +240,7 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 			program string
 			ret     bool
 		}{{probe.enter, false}, {probe.exit, true}} {
-			if want.program == "" || want.ret && !a.returns {
+			if want.program == "" {
 				continue
 			}
 			group := groupKey{want.program, slot}

@@ -299,7 +299,7 @@ func (f *follower) adopt(c change) (*target, error) {
 		}
 		return nil, err
 	}
-	tg.attach = newAttacher(f.kernel, f.links, tg.pid, true)
+	tg.attach = newAttacher(f.kernel, f.links, tg.pid, f.targets.cfg.Host)
 	f.targets.add(tg)
 	if parent == nil {
 		return tg, nil

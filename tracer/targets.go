@@ -54,9 +54,8 @@ func openTarget(ctx context.Context, pid int, cfg *Config) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if facts.NoReturnProbes != "" {
-		return nil, fmt.Errorf("trace process %d: its posts and polls are seen by return probes, which must not be used on it: %s",
-			pid, facts.NoReturnProbes)
+	if err := noReturnProbes(pid, facts.NoReturnProbes); err != nil {
+		return nil, err
 	}
 	tg, err := followTarget(pid, cfg, false)
 	if err != nil {
@@ -102,7 +101,7 @@ func (tg *target) reopen(cfg *Config) error {
 // place attaches what the first look found. A running process in which no
 // probe can be placed cannot be traced; one that begins has its code to come.
 func (tg *target) place(k *kernel, l *links, cfg *Config) error {
-	tg.attach = newAttacher(k, l, tg.pid, true)
+	tg.attach = newAttacher(k, l, tg.pid, cfg.Host)
 	n, err := tg.attach.attach(inUse(tg.snap))
 	if n == 0 && err != nil {
 		return err

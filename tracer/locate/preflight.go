@@ -89,21 +89,40 @@ type Facts struct {
 // Preflight decides whether process pid can be traced on this machine. The
 // error is a *PreflightError.
 func Preflight(pid int, host Host) (*Facts, error) {
+	f := newFacts(pid, &host)
+	for _, check := range []func(Host) error{
+		f.exists, f.permitted, f.kernelAllows, f.wordSize, f.usesVerbs,
+	} {
+		if err := check(host); err != nil {
+			return nil, f.meanwhile(err)
+		}
+	}
+	f.returnProbes(host)
+	return f, nil
+}
+
+// NoReturnProbes is why return probes must not be used on a process as it is
+// now; empty: they may. A process that was examined before may have set a
+// seccomp filter since, and the children of one were not examined.
+func NoReturnProbes(pid int, host Host) string {
+	f := newFacts(pid, &host)
+	var err error
+	if f.Threads, err = threads(f.proc); err != nil {
+		return "" // it has ended: attaching says so
+	}
+	f.returnProbes(host)
+	return f.NoReturnProbes
+}
+
+// newFacts knows nothing yet; it puts the usual places into host.
+func newFacts(pid int, host *Host) *Facts {
 	if host.Proc == "" {
 		host.Proc = "/proc"
 	}
 	if host.Sys == "" {
 		host.Sys = "/sys"
 	}
-	f := &Facts{PID: pid, proc: fmt.Sprintf("%s/%d", host.Proc, pid)}
-	for _, check := range []func(Host) error{
-		f.exists, f.permitted, f.kernelAllows, f.wordSize, f.usesVerbs, f.returnProbes,
-	} {
-		if err := check(host); err != nil {
-			return nil, f.meanwhile(err)
-		}
-	}
-	return f, nil
+	return &Facts{PID: pid, proc: fmt.Sprintf("%s/%d", host.Proc, pid)}
 }
 
 // meanwhile turns errors of a process that has gone into one that says so.
@@ -249,7 +268,7 @@ func (f *Facts) usesVerbs(host Host) error {
 // returnProbes: since Linux 6.11 a return probe on x86-64 makes the traced
 // thread issue a system call (uretprobe, number 335); a seccomp filter that
 // does not know it kills the process.
-func (f *Facts) returnProbes(host Host) error {
+func (f *Facts) returnProbes(host Host) {
 	for _, tid := range f.Threads {
 		b, err := f.processFile(fmt.Sprintf("task/%d/status", tid))
 		if err != nil {
@@ -263,7 +282,6 @@ func (f *Facts) returnProbes(host Host) error {
 	if f.UretprobeSyscall {
 		f.NoReturnProbes = "a thread has a seccomp filter, and on this kernel a return probe issues a system call that the filter may not know: the process could be killed"
 	}
-	return nil
 }
 
 // uretprobeSyscall says whether the kernel may have the system call: its name

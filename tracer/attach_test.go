@@ -1,0 +1,51 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+// TestNoProbesUnderAFilter: a process that has a seccomp filter by now, as a
+// child that nobody examined may, gets no probes where a return probe is a
+// system call.
+func TestNoProbesUnderAFilter(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("return probes are a system call on x86-64 only")
+	}
+	const pid = 4242
+	for _, test := range []struct {
+		seccomp, symbols string
+		refused          bool
+	}{
+		{"2", "ffffffff81000000 t __x64_sys_uretprobe\n", true},
+		{"2", "ffffffff81000000 t __x64_sys_read\n", false},
+		{"0", "ffffffff81000000 t __x64_sys_uretprobe\n", false},
+	} {
+		proc := t.TempDir()
+		task := filepath.Join(proc, fmt.Sprintf("%d/task/%d", pid, pid))
+		if err := os.MkdirAll(task, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string]string{
+			filepath.Join(task, "status"):   "Name:\tjob\nSeccomp:\t" + test.seccomp + "\n",
+			filepath.Join(proc, "kallsyms"): test.symbols,
+		} {
+			if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := newAttacher(&kernel{}, &links{}, pid, locate.Host{Proc: proc})
+		lib := &locate.Library{Path: "lib.so", Open: filepath.Join(proc, "lib.so")}
+		n, err := a.attachLibrary(lib, locate.Functions{{Library: lib, Verb: locate.PostSend, Offset: 16}})
+		// One that may be probed gets as far as its library, which is not there.
+		if n != 0 || errors.Is(err, errNoReturnProbes) != test.refused || errors.Is(err, os.ErrNotExist) == test.refused {
+			t.Errorf("%+v: %d attached, %v", test, n, err)
+		}
+	}
+}
