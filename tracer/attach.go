@@ -63,6 +63,8 @@ type site struct {
 	offset uint64 // of the probe in the file
 	cookie uint64
 	number uint32 // what its hits are counted by
+	// stepped: the kernel single-steps the instruction there
+	stepped bool
 }
 
 // batch is what one uprobe_multi link holds: the sites of one program in one library.
@@ -234,7 +236,9 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 		slot := a.pollSlot(lib, fn)
 		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie | a.kernel.layouts.cookie(lib) | slot.cookie()}
 		if code != nil {
-			s.offset += entryOffset(code, fn)
+			var past uint64
+			past, s.stepped = entryOffset(code, fn)
+			s.offset += past
 		}
 		for _, want := range []struct {
 			program string
@@ -279,14 +283,15 @@ func (a *attacher) key(b *batch, s site) siteKey {
 	return siteKey{b.library.Dev, b.library.Ino, s.fn.Offset, b.program}
 }
 
-// entryOffset is where past a function's entry the probe goes; 0 when its code
-// cannot be read or decoded: the entry is always a boundary.
-func entryOffset(file *os.File, fn locate.Function) uint64 {
+// entryOffset is where past a function's entry the probe goes, and whether the
+// instruction there is single-stepped; 0 when its code cannot be read or decoded:
+// the entry is always a boundary.
+func entryOffset(file *os.File, fn locate.Function) (past uint64, stepped bool) {
 	s, err := entrySite(file, fn)
 	if err != nil {
-		return 0
+		return 0, true
 	}
-	return s.Offset
+	return s.Offset, !s.Emulated
 }
 
 // entrySite is the place of the probe at a function's entry, and why there.
@@ -355,6 +360,7 @@ type siteReport struct {
 	key     siteKey
 	probe   event.Probe
 	numbers []uint32 // of every attachment
+	stepped bool
 }
 
 // report keeps what came of the batches' sites for the Context; a later try
@@ -372,7 +378,7 @@ func (a *attacher) report(batches []*batch, err error) {
 			if err != nil {
 				p.Error = strings.ToValidUTF8(err.Error(), "\uFFFD")
 			}
-			r := siteReport{a.key(b, s), p, []uint32{s.number}}
+			r := siteReport{a.key(b, s), p, []uint32{s.number}, s.stepped}
 			i := slices.IndexFunc(a.probes, func(o siteReport) bool { return o.key == r.key })
 			if i < 0 {
 				a.probes = append(a.probes, r)

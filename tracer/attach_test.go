@@ -49,3 +49,20 @@ func TestNoProbesUnderAFilter(t *testing.T) {
 		}
 	}
 }
+
+// TestSteppedCostIsOfHits: the dearer trap is told of only where one was taken.
+func TestSteppedCostIsOfHits(t *testing.T) {
+	hits := func(numbers []uint32) uint64 { return uint64(numbers[0]) }
+	for _, test := range []struct {
+		sites []siteReport
+		want  bool
+	}{
+		{nil, false},
+		{[]siteReport{{numbers: []uint32{9}}, {numbers: []uint32{0}, stepped: true}}, false},
+		{[]siteReport{{numbers: []uint32{0}}, {numbers: []uint32{1}, stepped: true}}, true},
+	} {
+		if got := hitsStepped(test.sites, hits); got != test.want {
+			t.Errorf("%+v: %v", test.sites, got)
+		}
+	}
+}
