@@ -58,6 +58,20 @@ func (d *device) stop(t *testing.T) {
 	}
 }
 
+// keep copies a file of the device to where go test -artifacts keeps it.
+func (d *device) keep(t *testing.T, name string) string {
+	t.Helper()
+	kept := filepath.Join(t.ArtifactDir(), name)
+	b, err := os.ReadFile(filepath.Join(d.dir, name))
+	if err == nil {
+		err = os.WriteFile(kept, b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
 // set changes parameters of the running device; it returns when they are in effect.
 func (d *device) set(t *testing.T, params ...string) {
 	t.Helper()

@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func (d *device) truth(t *testing.T) map[truth.Queue][]truth.Row {
 	t.Helper()
 	d.stop(t)
-	rows, err := truth.ReadFile(filepath.Join(d.dir, "truth.csv"))
+	rows, err := truth.ReadFile(d.keep(t, "truth.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +34,7 @@ type measuredWR struct {
 
 // measure analyses the capture again and returns every work request that was
 // measured, sends first, in the order of their queues.
-func (tr *traced) measure(t *testing.T) []measuredWR {
-	t.Helper()
+func (tr *traced) measure() []measuredWR {
 	var out []measuredWR
 	engine := attribution.New(attribution.Config{
 		Devices: tr.ctx.Devices, Cost: tr.ctx.Cost, Arch: tr.ctx.Host.Arch,
@@ -159,7 +157,7 @@ func (w *measuredWR) inside() bool {
 // the test where a work request is not the one that the truth log has there.
 func pairUp(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) []measuredWR {
 	t.Helper()
-	all := tr.measure(t)
+	all := tr.measure()
 	out := all[:0]
 	var q truth.Queue
 	var seen []event.Event

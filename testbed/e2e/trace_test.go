@@ -169,7 +169,10 @@ type traced struct {
 func startTrace(t *testing.T, env []string, args ...string) *tracing {
 	t.Helper()
 	testenv.Root(t)
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp(t.ArtifactDir(), "trace-") // go test -artifacts keeps the capture
+	if err != nil {
+		t.Fatal(err)
+	}
 	ready := filepath.Join(dir, "ready")
 	tr := &tracing{exited: make(chan struct{}), capture: filepath.Join(dir, "capture.rdt")}
 	tr.Cmd = exec.Command(built(t, rdmatrace), append([]string{"--json", "-o", tr.capture, "--ready-file", ready}, args...)...)
