@@ -71,6 +71,13 @@ void spin(uint64_t ns)
 		;
 }
 
+void sleep_ns(uint64_t ns)
+{
+	struct timespec t = { ns / 1000000000, ns % 1000000000 };
+
+	nanosleep(&t, NULL);
+}
+
 static struct ibv_qp *make_qp(struct rdma *r, struct ibv_cq *send, struct ibv_cq *recv,
 			      uint32_t depth)
 {

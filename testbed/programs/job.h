@@ -22,6 +22,9 @@ uint64_t now(void);
 /* Compute for so many nanoseconds. */
 void spin(uint64_t ns);
 
+/* Sleep for so many. */
+void sleep_ns(uint64_t ns);
+
 /* A requester and its responder, both of this process. */
 struct link {
 	struct ibv_qp *qp, *peer;

@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include "job.h"
 
 #define MAX_LINKS 16
@@ -75,13 +74,6 @@ static uint32_t reap(uint32_t least, enum wait how)
 			wait_event();
 	}
 	return reaped;
-}
-
-static void sleep_ns(uint64_t ns)
-{
-	struct timespec t = { ns / 1000000000, ns % 1000000000 };
-
-	nanosleep(&t, NULL);
 }
 
 static enum wait wait_of(const char *name)

@@ -8,6 +8,7 @@
  *   count=MESSAGES per queue pair; 0: until killed
  *   size=BYTES     of a WRITE
  *   chunks=N       WRITEs of a chain
+ *   every=N  ns=NS between two of its rounds it computes so long, every N
  */
 #include <sched.h>
 #include "job.h"
@@ -118,13 +119,15 @@ static bool finished(uint64_t count)
 int main(int argc, char **argv)
 {
 	struct rdma r;
-	uint64_t count;
+	uint64_t count, every, ns;
 	uint32_t size, chunks;
 
 	options(argc, argv);
 	count = number("count", 0);
 	size = number("size", 16384);
 	chunks = number("chunks", 1);
+	every = number("every", 0);
+	ns = number("ns", 0);
 	options_done();
 	CHECK(chunks && chunks <= MAX_CHUNKS);
 
@@ -136,9 +139,11 @@ int main(int argc, char **argv)
 	}
 	link_open(&r, &flush, NULL, NULL, 1, size);
 	running();
-	while (!finished(count)) {
+	for (uint64_t round = 1; !finished(count); round++) {
 		if (!progress(count, chunks, size))
 			sched_yield();
+		if (every && round % every == 0)
+			spin(ns);
 	}
 	return 0;
 }

@@ -3,10 +3,11 @@
  *
  *   shape=reaper       another thread polls all the time
  *   shape=dispatcher   a thread sleeps on the CQ's channel and wakes the one that polls
+ *   every=N  ns=NS     ... after computing so long, in every Nth call
  *   batch=N            requests of a call, of which the last is signalled
  *   depth=CALLS        in flight at most
  *   count=CALLS        0: until killed
- *   size=BYTES  gap=NS computed between calls
+ *   size=BYTES  gap=NS computed, pause=NS slept between calls
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -18,7 +19,8 @@
 static struct ibv_comp_channel *channel;
 static struct link l;
 static sem_t room, work;
-static uint64_t count;
+static uint64_t count, every, ns;
+static _Atomic uint64_t calls;	/* posted, or being posted */
 
 static void reap_one(void)
 {
@@ -44,6 +46,8 @@ static void *dispatcher(void *unused)
 	for (;;) {
 		CHECK(!ibv_get_cq_event(channel, &cq, &context));
 		ibv_ack_cq_events(cq, 1);
+		if (every && calls % every == 0)
+			spin(ns);
 		CHECK(!sem_post(&work));
 	}
 	return unused;
@@ -93,7 +97,7 @@ int main(int argc, char **argv)
 {
 	struct rdma r;
 	pthread_t reaping, dispatching;
-	uint64_t depth, gap;
+	uint64_t depth, gap, pause;
 	uint32_t batch, size;
 	bool dispatched;
 
@@ -105,6 +109,9 @@ int main(int argc, char **argv)
 	count = number("count", 0);
 	size = number("size", 64);
 	gap = number("gap", 0);
+	pause = number("pause", 0);
+	every = number("every", 0);
+	ns = number("ns", 0);
 	options_done();
 	CHECK(batch && batch <= MAX_BATCH && depth);
 
@@ -124,9 +131,12 @@ int main(int argc, char **argv)
 	running();
 	for (uint64_t call = 0; !count || call < count; call++) {
 		CHECK(!sem_wait(&room));
+		calls++;
 		post(batch, size, call);
 		if (gap)
 			spin(gap);
+		if (pause)
+			sleep_ns(pause);
 	}
 	CHECK(!pthread_join(reaping, NULL));
 	return 0;
