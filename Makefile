@@ -42,6 +42,10 @@ test: ## everything: packages, builds, linters and all tests; as root
 e2e: deps build testbed ## of the tests, real programs on the software device against its truth log; as root
 	$(GO) test -count=1 -timeout 20m ./testbed/e2e
 
+.PHONY: oracle
+oracle: deps build testbed ## of the e2e tests, injected faults against what is reported; writes docs/oracle.md; as root
+	$(GO) test -count=1 -timeout 20m -run Oracle ./testbed/e2e -update
+
 .PHONY: vm-test
 vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs what that needs; as root
 	.ci/packages $(DEMO_PACKAGES) $(VM_PACKAGES)

@@ -18,7 +18,8 @@ func (w *measuredWR) intended(ns int64) int64 { return int64(w.PostEnd) + ns - w
 
 // polledLate requires that those hit were late for ns, and that all of it but
 // what happened to the thread meanwhile is called a late poll.
-func polledLate(t *testing.T, hit []measuredWR, ns int64) {
+// It returns how many were hit by little else.
+func polledLate(t *testing.T, hit []measuredWR, ns int64) int {
 	t.Helper()
 	late := func(w *measuredWR) int64 { return w.of(attribution.LatePoll, "") }
 	atLeast(t, 0.99, hit, "of the software class", func(w *measuredWR) bool {
@@ -28,6 +29,7 @@ func polledLate(t *testing.T, hit []measuredWR, ns int64) {
 	if t.Logf("to %d of them little else happened", len(calm)); len(calm) > 0 {
 		atLeast(t, 0.95, calm, "polled late by what was intended", func(w *measuredWR) bool { return w.near(late(w), w.intended(ns)) })
 	}
+	return len(calm)
 }
 
 // intendedIn is intended of those rounds, 0 of others.
@@ -64,8 +66,8 @@ func alwaysLate(t *testing.T, _ matrix) {
 func longPause(t *testing.T, m matrix) {
 	d := spinning(t, "LAT_NS=4000")
 	s := d.watch(t, d.job(t, "oracle-poller between=compute ns=20000000 every=200"), 2000)
-	polledLate(t, stamped(t, where(s.wrs, rounds(200)), 5), 20_000_000)
-	found := false
+	calm := polledLate(t, stamped(t, where(s.wrs, rounds(200)), 5), 20_000_000)
+	found := calm == 0 // others of the machine, that cut the pauses in pieces, may then be worse
 	for _, i := range s.Incidents {
 		found = found || i.Cause == "software.late-poll"
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
@@ -17,7 +18,21 @@ import (
 const held = 1_000_000
 
 // heldUp reports whether the truth log's completion was reaped that late.
-func (w *measuredWR) heldUp() bool { return int64(w.Reap)-w.Row.CQE > held }
+func (w *measuredWR) heldUp() bool { return w.waited() > held }
+
+// heldBy reports whether it waited for its reaper by what took ns: all but a
+// tenth of it, of which no more than half may be said not to be sure.
+func (w *measuredWR) heldBy(ns int64) bool {
+	return ns >= w.waited()/2 && ns+w.in(attribution.Undecided) >= w.waited()*9/10
+}
+
+// by is the scheduling time that a culprit, whose name begins so, is charged with, ns.
+func (w *measuredWR) by(who string) (ns int64) {
+	for c := attribution.Runqueue; c <= attribution.Throttled; c++ {
+		ns += w.of(c, who)
+	}
+	return ns
+}
 
 // waiting is half of what those waited for their reaper that something holds of, 0 of others.
 func waiting(holds func(w *measuredWR) bool) func(w *measuredWR) int64 {
@@ -25,7 +40,7 @@ func waiting(holds func(w *measuredWR) bool) func(w *measuredWR) int64 {
 		if !holds(w) {
 			return 0
 		}
-		return (int64(w.Reap) - w.Row.CQE) / 2
+		return w.waited() / 2
 	}
 }
 
@@ -53,19 +68,24 @@ func (r *report) blamed(cause attribution.Cause, who string) (ns int64) {
 	return ns
 }
 
-// withHog traces a poller with a hog on its CPU, and without one, and demands
-// what every hog's report has: its name, its time, and scheduling as the class of what is held up.
-func withHog(t *testing.T, m matrix, job string, cause attribution.Cause) *seen {
+// withHog traces a poller of some niceness with a hog on its CPU, and without one,
+// and demands what every hog's report has: its name, its time, and scheduling as
+// the class of what is held up.
+func withHog(t *testing.T, m matrix, job string, nice int, cause attribution.Cause) *seen {
 	t.Helper()
 	d := spinning(t, "LAT_NS=4000")
 	p := d.job(t, job)
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, p.Process.Pid, nice); err != nil {
+		t.Fatal(err)
+	}
 	calm := traceFor(t, p.Process.Pid, 1000)
 	hog := oracleHog(t)
 	who := fmt.Sprintf("%s (pid %d)", hogName, hog)
 	begin := cpuTime(t, hog)
 	tr := attach(t, p.Process.Pid)
 	attached := cpuTime(t, hog)
-	tr.sees(t, 2000)
+	tr.sees(t, 500)
+	waitFor(t, "the hog to have had many turns", func() bool { return cpuTime(t, hog) > attached+300_000_000 })
 	ending := cpuTime(t, hog)
 	hogged := tr.stop(t)
 	end := cpuTime(t, hog)
@@ -88,22 +108,36 @@ func withHog(t *testing.T, m matrix, job string, cause attribution.Cause) *seen 
 		t.Errorf("%s by %s: %d ns, it ran for %d to %d: %+v", cause, who, got, ending-attached, end-begin, s.Causes[cause.FullName()])
 	}
 	late := stamped(t, where(s.wrs, (*measuredWR).heldUp), 10)
-	wait := func(w *measuredWR) int64 { return int64(w.Reap) - w.Row.CQE }
-	atLeast(t, 0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.in(attribution.Scheduling) >= wait(w)*9/10 })
-	atLeast(t, 0.95, late, cause.String(), func(w *measuredWR) bool { return w.of(cause, "") >= wait(w)*9/10 })
+	// A machine that stands still just before the hog's turn makes some of them
+	// late for that as well: 3 of 106 have been seen.
+	atLeast(t, 0.95, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
+	if cause != attribution.Runqueue { // others than the hog may do what they like
+		atLeast(t, 0.95, late, cause.String()+", as far as it was the hog", func(w *measuredWR) bool { return w.of(cause, hogName) >= w.by(hogName)*9/10 })
+	}
 	m.fill(s, cause, waiting((*measuredWR).heldUp))
 	return s
 }
 
 func preempted(t *testing.T, m matrix) {
-	s := withHog(t, m, "oracle-poller", attribution.Preempted)
+	s := withHog(t, m, "oracle-poller", 0, attribution.Preempted)
 	if c := s.Causes[attribution.Yielded.FullName()]; c.TotalNS != 0 {
 		t.Errorf("it never yields: %+v", c)
 	}
 }
 
 func yielded(t *testing.T, m matrix) {
-	withHog(t, m, "oracle-poller wait=yield", attribution.Yielded)
+	withHog(t, m, "oracle-poller wait=yield", 0, attribution.Yielded)
+}
+
+// wokenLate: it sleeps until its event and is woken in time, but the hog goes on.
+// It may also be preempted before it sleeps, or after it was woken.
+func wokenLate(t *testing.T, m matrix) {
+	s := withHog(t, m, "oracle-poller wait=event", 19, attribution.Runqueue)
+	late := stamped(t, where(s.wrs, (*measuredWR).heldUp), 10)
+	atLeast(t, 0.95, late, "woken or preempted", func(w *measuredWR) bool {
+		return w.heldBy(w.of(attribution.Runqueue, "") + w.of(attribution.Preempted, ""))
+	})
+	atLeast(t, 0.5, late, "woken", func(w *measuredWR) bool { return w.heldBy(w.of(attribution.Runqueue, "")) })
 }
 
 // throttled: the job's cgroup may use 3 % of a CPU.
@@ -118,11 +152,10 @@ func throttled(t *testing.T, m matrix) {
 	p.stop()
 	s := see(t, got, d.truth(t))
 	// What waits longer than a hog of the machine holds it up, but for the quota's sake.
-	long := func(w *measuredWR) bool { return int64(w.Reap)-w.Row.CQE > 20_000_000 }
+	long := func(w *measuredWR) bool { return w.waited() > 20_000_000 }
 	late := stamped(t, where(s.wrs, long), 3)
-	wait := func(w *measuredWR) int64 { return int64(w.Reap) - w.Row.CQE }
-	atLeast(t, 0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.in(attribution.Scheduling) >= wait(w)*9/10 })
-	atLeast(t, 0.95, late, "throttled", func(w *measuredWR) bool { return w.of(attribution.Throttled, "") >= wait(w)/2 })
+	atLeast(t, 0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
+	atLeast(t, 0.95, late, "throttled", func(w *measuredWR) bool { return w.of(attribution.Throttled, "") >= w.waited()/2 })
 	m.fill(s, attribution.Throttled, waiting(long))
 }
 

@@ -1,6 +1,9 @@
 package e2e
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // oracles are the faults of which a report has to say what they are, and what
 // looks like one and must not be blamed. Each gives its work requests to the matrix.
@@ -12,6 +15,15 @@ var oracles = []struct {
 	{"slow completion", slowCompletion},
 	{"no receive posted", receiverNotReady},
 	{"lost and sent again", retransmitted},
+	{"jitter", jitters},
+	{"behind its own", behindOwn},
+	{"behind another queue pair", behindOthers},
+	{"clock far off", farClock},
+	{"clock fast", fastClock},
+	{"clock slow", slowClock},
+	{"real-time clock", realTimeClock},
+	{"clock steps", steppingClock},
+	{"clock steps back", steppingBack},
 	{"event late", eventLate},
 	{"computes before it polls", latePoll},
 	{"always computes before it polls", alwaysLate},
@@ -19,7 +31,11 @@ var oracles = []struct {
 	{"sleeps before it polls", ownSleep},
 	{"preempted by a hog", preempted},
 	{"yields to a hog", yielded},
+	{"woken, but a hog runs", wokenLate},
 	{"throttled by its quota", throttled},
+	{"handed off late", handedOff},
+	{"a proxy is late", lateProxy},
+	{"slow for a proxy", slowProxy},
 	{"deep queue on a long wire", deepQueue},
 	{"reaped lazily", lazy},
 	{"notified of a big one", notified},
@@ -30,9 +46,13 @@ var oracles = []struct {
 // The report finds what was injected: the right class, cause, amount and
 // culprit; and it is silent about what was not.
 func TestOracle(t *testing.T) {
-	m := matrix{}
+	var rows strings.Builder
 	for _, o := range oracles {
-		t.Run(o.name, func(t *testing.T) { o.run(t, m) })
+		t.Run(o.name, func(t *testing.T) {
+			m := matrix{}
+			o.run(t, m)
+			rows.WriteString(m.rows(o.name))
+		})
 	}
-	m.finish(t)
+	publish(t, rows.String())
 }

@@ -114,3 +114,51 @@ func eventLate(t *testing.T, m matrix) {
 		return w.Row.Injected
 	})
 }
+
+// jitters: each takes another time, and each is over the floor by its own.
+func jitters(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000", "JITTER=exp:40000")
+	s := d.watch(t, d.job(t, "oracle-poller op=read"), 3000)
+	took := func(w *measuredWR) int64 { return w.Row.Injected + w.late() }
+	floor := quantile(collect(s.wrs, took), 0.1)
+	atLeast(t, 0.95, stamped(t, s.wrs, 1000), "above the wire's floor by what was injected", func(w *measuredWR) bool {
+		return w.near(w.above(), max(0, took(w)-floor))
+	})
+	m.fill(s, attribution.Excess, func(w *measuredWR) int64 { return took(w) - floor - known })
+}
+
+// inLine is how long a request waited until the port was free for it, ns.
+func (w *measuredWR) inLine() int64 { return w.Row.Wire - w.Row.Doorbell }
+
+// waitsFor requires that the time in line is charged to a cause.
+func waitsFor(t *testing.T, s *seen, cause attribution.Cause, m matrix) {
+	t.Helper()
+	// Of those in front of it one or two may have been on their way already.
+	lines := where(s.wrs, func(w *measuredWR) bool { return w.inLine() >= 20_000 })
+	if len(lines) < 200 {
+		t.Fatalf("only %d of %d waited for the port", len(lines), len(s.wrs))
+	}
+	of := func(w *measuredWR) int64 { return w.of(cause, "") }
+	got, want := quantile(collect(lines, of), 0.5), quantile(collect(lines, (*measuredWR).inLine), 0.5)
+	if abs(got-want) > want/5 {
+		t.Errorf("%s is %d ns by the median of those that waited for %d", cause, got, want)
+	}
+	m.fill(s, cause, func(w *measuredWR) int64 {
+		if w.inLine() < 20_000 {
+			return 0
+		}
+		return w.inLine() * 9 / 10
+	})
+}
+
+// behindOwn: big ones of one queue pair wait for those in front.
+func behindOwn(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000", "BYTE_PS=400")
+	waitsFor(t, d.watch(t, d.job(t, "oracle-poller depth=8 size=65536"), 3000), attribution.SendQueue, m)
+}
+
+// behindOthers: big ones of two queue pairs wait for each other.
+func behindOthers(t *testing.T, m matrix) {
+	d := spinning(t, "LAT_NS=4000", "BYTE_PS=400")
+	waitsFor(t, d.watch(t, d.job(t, "oracle-poller links=2 size=65536"), 3000), attribution.PortShare, m)
+}

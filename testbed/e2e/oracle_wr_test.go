@@ -33,6 +33,9 @@ func (w *measuredWR) in(class attribution.Class) (ns int64) {
 
 func (w *measuredWR) latency() int64 { return int64(w.Reap - w.PostBegin) }
 
+// waited is how long the completion lay there until it was reaped, ns.
+func (w *measuredWR) waited() int64 { return int64(w.Reap) - w.Row.CQE }
+
 func (w *measuredWR) slow() bool { return w.Row.Flags.Has(truth.Slow) }
 
 // late is how much longer than it was told to the device took, ns: the machine
