@@ -2,7 +2,6 @@ package tracer
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,27 +16,6 @@ import (
 type recording struct {
 	events  []event.Event
 	context *event.Context
-}
-
-func record(t *testing.T, ctx context.Context, cfg Config) *recording {
-	t.Helper()
-	tr, err := New(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec := &recording{}
-	err = tr.Run(ctx, func(e *event.Event) error {
-		rec.events = append(rec.events, *e)
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	rec.context = tr.Context()
-	if err := tr.Close(); err != nil {
-		t.Error(err)
-	}
-	return rec
 }
 
 // counter is the value of a named counter of the Context.
