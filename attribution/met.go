@@ -65,10 +65,12 @@ func (m *met) doubts() (doubts []string) {
 	say(m.missedReturns, "%d posting calls were not seen to return: their work requests are lost")
 	say(m.strayReturns, "%d returns of posting calls had no entry (calls in progress at the beginning)")
 	say(m.strayCompletions, "%d completions had no post that was seen")
-	say(m.overgrown, "%d times a queue was cut because its completions are not seen")
+	say(m.overgrown, "%d times a queue was cut: it grew without a completion that says which of its work requests are done")
 	say(m.narrowed, "%d times more events were held back than fit: late ones may have been refused")
 	say(m.repaired, "%d times a thread was seen running while the records of the scheduler had it elsewhere")
-	say(m.unknown, "%d ns of threads' time lie before what is known of them")
+	if m.unknown > 0 {
+		doubts = append(doubts, fmt.Sprintf("%.3g s, summed over the work requests, lie before what is known of their threads and are undecided", float64(m.unknown)/1e9))
+	}
 	say(m.clockSteps, "%d steps of a device's clock")
 	say(m.clockOutliers, "%d time stamps of CQEs outside what causality allows")
 	return doubts

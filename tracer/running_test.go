@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
 
@@ -159,4 +163,41 @@ func align(got []event.Event, want []truth.Row, flag uint32, same func(event.Eve
 		}
 	}
 	return len(got), ""
+}
+
+// The window ends when it is asked to, however long a reader takes that is behind.
+func TestWindowEndsAtOnce(t *testing.T) {
+	testenv.Root(t)
+	tr, err := New(t.Context(), Config{Command: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	closed := false
+	err = tr.Run(ctx, func(*event.Event) error {
+		if closed {
+			return nil
+		}
+		cancel()
+		waitFor(t, "the gate to close although the reader is busy", func() bool {
+			var open uint8
+			if err := tr.kernel.coll.Variables[bpf.RdmaVarOpen].Get(&open); err != nil {
+				t.Fatal(err)
+			}
+			return open == 0
+		})
+		closed = true
+		return nil
+	})
+	if window := tr.Context().Window; err != nil || !closed || window.End <= window.Begin {
+		t.Errorf("closed %t, window %+v: %v", closed, window, err)
+	}
+	if err := unix.Kill(tr.Command().PID(), unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	<-tr.Command().Done()
 }

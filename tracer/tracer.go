@@ -129,6 +129,9 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	if err := checkPIDNamespace("/proc/self/ns/pid"); err != nil {
 		return err
 	}
+	if err := checkOpenFiles(max(len(t.cfg.PIDs), 1)); err != nil {
+		return err
+	}
 	targets, err := openTargets(ctx, &t.cfg)
 	if err != nil {
 		return err
@@ -182,6 +185,26 @@ func checkPIDNamespace(path string) error {
 	return nil
 }
 
+// Open files: those of programs, maps and what is read, and of each process its
+// links, some for each library.
+const (
+	filesOfOurs    = 240
+	filesOfProcess = 40
+)
+
+// checkOpenFiles makes sure that no probe will be missing for want of a file.
+// The soft limit was raised to the hard one when the program began, by package os.
+func checkOpenFiles(processes int) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the limit of open files: %w", err)
+	}
+	if need := uint64(filesOfOurs + filesOfProcess*processes); limit.Cur < need {
+		return fmt.Errorf("this may take %d open files, the limit is %d: raise it (ulimit -n), or trace fewer processes at a time", need, limit.Cur)
+	}
+	return nil
+}
+
 // look reads what surrounds the events, as it is before they begin.
 func (t *Tracer) look() {
 	var roots []string
@@ -206,10 +229,9 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 		return err
 	}
 	err := t.loop(ctx, sink)
-	if gate := t.kernel.setOpen(false); gate != nil {
-		return errors.Join(err, gate)
+	if t.window.End == 0 {
+		err = errors.Join(err, t.shut())
 	}
-	t.window.End = monotonic()
 	if err != nil {
 		return err
 	}
@@ -217,6 +239,15 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 		return err
 	}
 	return t.reportLosses(sink)
+}
+
+// shut closes the gate, which ends the window.
+func (t *Tracer) shut() error {
+	if err := t.kernel.setOpen(false); err != nil {
+		return err
+	}
+	t.window.End = monotonic()
+	return nil
 }
 
 // open opens the gate, and begins the stream with the objects that exist.
@@ -239,13 +270,20 @@ func (t *Tracer) open(sink func(*event.Event) error) error {
 	return t.targets.release()
 }
 
-func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) error {
+func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) (err error) {
 	take := t.take(sink)
 	asked := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { t.reader.wake(); close(asked) })
+	var gate error
+	stop := context.AfterFunc(ctx, func() {
+		defer close(asked)
+		// Not after what is being read: under load that takes long.
+		gate = t.shut()
+		t.reader.wake()
+	})
 	defer func() {
 		if !stop() {
 			<-asked // the reader is closed next
+			err = errors.Join(err, gate)
 		}
 	}()
 	for ctx.Err() == nil {
