@@ -189,7 +189,7 @@ func checkPIDNamespace(path string) error {
 // links, some for each library.
 const (
 	filesOfOurs    = 240
-	filesOfProcess = 40
+	filesOfProcess = 100 // with single uprobes, two for each site
 )
 
 // checkOpenFiles makes sure that no probe will be missing for want of a file.
