@@ -44,6 +44,9 @@ func see(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) *seen {
 	} else {
 		s.blind(t)
 	}
+	if len(certain) == 0 { // a run may be too short for the clock to be believed
+		return s
+	}
 	atLeast(t, 0.99, certain, "not charged more wire, nor more host, than there was", (*measuredWR).honest)
 	return s
 }
