@@ -161,7 +161,7 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, kind *flightKind, 
 
 // expect uses what is typical, if narrow bounds or time stamps taught it.
 func (m *measured) expect(c *verbRecord, kind *flightKind) {
-	if m.doneSource == DoneBounded && c.flags&event.CompletionNoEmpty == 0 {
+	if (m.doneSource == DoneBounded || isDoubtful(m.doneHigh-m.doneLow, m.reap-m.postBegin)) && c.flags&event.CompletionNoEmpty == 0 {
 		kind.known(fromPolls).miss()
 	}
 	least := max(kind.known(fromPolls).least(), kind.known(fromStamps).least())
