@@ -43,8 +43,8 @@ e2e: deps build testbed ## of the tests, real programs on the software device ag
 	$(GO) test -count=1 -timeout 20m ./testbed/e2e
 
 .PHONY: oracle
-oracle: deps build testbed ## of the e2e tests, injected faults against what is reported; writes docs/oracle.md; as root
-	$(GO) test -count=1 -timeout 20m -run Oracle ./testbed/e2e -update
+oracle: deps build testbed ## beside the tests, on an idle machine: injected faults against what is reported; writes docs/oracle.md; as root
+	RDMATRACE_ORACLE=1 $(GO) test -count=1 -timeout 20m -run Oracle ./testbed/e2e -update
 
 .PHONY: vm-test
 vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs what that needs; as root

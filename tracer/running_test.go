@@ -43,19 +43,20 @@ func recordUntil(t *testing.T, cfg Config, enough func(*event.Event) bool) *reco
 	return rec
 }
 
+// slowBandwidth is for bandwidth tests, which have 128 WRs of each QP in flight:
+// the latency bounds their rate to what a reader under the race detector keeps up with.
+var slowBandwidth = []string{"LAT_NS=5000000"}
+
 // TestRunning attaches to programs in the middle of their work. What comes
 // must be one stretch of the truth without a gap: every WR, every completion.
 func TestRunning(t *testing.T) {
-	// A bandwidth test has 128 WRs of each QP in flight: the latency bounds its
-	// rate to what a reader under the race detector keeps up with.
-	const slow = "LAT_NS=10000000"
 	for _, c := range []struct {
 		device []string
 		argv   []string
 	}{
 		{nil, []string{"ib_write_lat", "-n", "5000000"}},
 		{nil, []string{"ib_write_lat", "-n", "5000000", "--use_old_post_send"}},
-		{[]string{slow}, []string{"ib_write_bw", "-n", "5000000", "-s", "256", "-q", "2"}},
+		{slowBandwidth, []string{"ib_write_bw", "-n", "5000000", "-s", "256", "-q", "2"}},
 		{nil, []string{"ibv_rc_pingpong", "-n", "100000000", "-e"}},
 	} {
 		for _, single := range []bool{false, true} {

@@ -19,6 +19,7 @@ var shapes = []struct{ name, argv string }{
 // Seen from the first work request to the last, the books are the truth log's:
 // nothing is lost, nothing excluded, nothing taken for another.
 func TestOracleBooks(t *testing.T) {
+	wantOracle(t)
 	for _, c := range shapes {
 		t.Run(c.name, func(t *testing.T) {
 			d := spinning(t, "LAT_NS=4000")

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -43,9 +44,19 @@ var oracles = []struct {
 	{"idle", idle},
 }
 
+// wantOracle skips what has to compare amounts, which on a machine with other
+// work are as often the machine's as the injected ones.
+func wantOracle(t *testing.T) {
+	t.Helper()
+	if os.Getenv("RDMATRACE_ORACLE") == "" {
+		t.Skip("needs an idle machine for three minutes: make oracle")
+	}
+}
+
 // The report finds what was injected: the right class, cause, amount and
 // culprit; and it is silent about what was not.
 func TestOracle(t *testing.T) {
+	wantOracle(t)
 	var rows strings.Builder
 	for _, o := range oracles {
 		t.Run(o.name, func(t *testing.T) {
