@@ -10,8 +10,10 @@
 #define SIGSTOP 19
 
 /*
- * Stops our own child until user space has placed the probes that the record
- * just written calls for.  Only after a record: user space lets it go on.
+ * Stops our own child until user space has placed the probes that a record
+ * calls for.  Only with a record, as user space lets it go on, and before that
+ * is submitted: it stops on its way to user mode, but user space may read the
+ * record, and let it go on, as soon as it is there.
  */
 static __always_inline void hold_if_ours(void)
 {
@@ -167,10 +169,10 @@ int modify_qp_exit(struct pt_regs *ctx)
 		qp_attributes(rec, &attr, t->modify.mask);
 		ready = t->modify.mask & VERBS_ATTR_STATE && attr.qp_state == VERBS_QPS_RTS;
 	}
-	out_submit(&o, rec);
 	/* libmlx5 gives a QP its working wr_complete only now. */
 	if (ready)
 		hold_if_ours();
+	out_submit(&o, rec);
 	return 0;
 }
 
@@ -282,7 +284,7 @@ int destroy_cq_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-static __always_inline bool context_emit(enum object_event event, __u64 context)
+static __always_inline void context_emit(enum object_event event, __u64 context)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct device_context_record *rec;
@@ -292,15 +294,16 @@ static __always_inline bool context_emit(enum object_event event, __u64 context)
 	out_open_urgent(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_DEVICE_CONTEXT, now);
 	if (!rec)
-		return false;
+		return;
 	__builtin_memset(rec, 0, sizeof(*rec));
 	header_fill(&rec->h, &o, RECORD_DEVICE_CONTEXT, now, event);
 	rec->context = context;
 	if (bpf_probe_read_user(&device, sizeof(device), (void *)context) ||
 	    bpf_probe_read_user(rec->device, sizeof(rec->device), (void *)(device + VERBS_DEVICE_NAME)))
 		count(COUNT_QP_UNREADABLE);
+	if (event == OBJECT_CREATED)
+		hold_if_ours();
 	out_submit(&o, rec);
-	return true;
 }
 
 /* verbs_open_device and ibv_import_device return the ibv_context. */
@@ -311,8 +314,7 @@ int open_device_exit(struct pt_regs *ctx)
 
 	if (!context || !thread_hit(ctx))
 		return 0;
-	if (context_emit(OBJECT_CREATED, context))
-		hold_if_ours();
+	context_emit(OBJECT_CREATED, context);
 	return 0;
 }
 
@@ -343,8 +345,8 @@ int library_enter(struct pt_regs *ctx)
 		return 0;
 	__builtin_memset(rec, 0, sizeof(*rec));
 	header_fill(&rec->h, &o, RECORD_LIBRARY, now, 0);
-	out_submit(&o, rec);
 	hold_if_ours();
+	out_submit(&o, rec);
 	return 0;
 }
 

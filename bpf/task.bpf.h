@@ -3,7 +3,7 @@
 #ifndef RDMATRACE_TASK_BPF_H
 #define RDMATRACE_TASK_BPF_H
 
-static __always_inline bool task_emit(struct task_struct *task, enum task_event event, __u32 parent_pid, __u32 state)
+static __always_inline void task_emit(struct task_struct *task, enum task_event event, __u32 parent_pid, __u32 state)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct task_record *rec;
@@ -12,7 +12,7 @@ static __always_inline bool task_emit(struct task_struct *task, enum task_event 
 	out_open_urgent(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_TASK, now);
 	if (!rec)
-		return false;
+		return;
 	rec->h.time = now;
 	rec->h.pid = task->tgid;
 	rec->h.tid = task->pid;
@@ -22,8 +22,9 @@ static __always_inline bool task_emit(struct task_struct *task, enum task_event 
 	rec->parent_pid = parent_pid;
 	rec->state = state;
 	bpf_probe_read_kernel(rec->comm, sizeof(rec->comm), task->comm);
+	if (event == TASK_EXEC)
+		hold_if_ours();
 	out_submit(&o, rec);
-	return true;
 }
 
 static __always_inline struct thread *thread_make(struct task_struct *task)
@@ -67,10 +68,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
-	if (!is_target(task->tgid))
-		return 0;
-	if (task_emit(task, TASK_EXEC, 0, 0))
-		hold_if_ours();
+	if (is_target(task->tgid))
+		task_emit(task, TASK_EXEC, 0, 0);
 	return 0;
 }
 
