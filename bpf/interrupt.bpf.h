@@ -105,8 +105,12 @@ static __always_inline void interrupt_exit(enum interrupt_kind kind, __u32 vec, 
 			count(COUNT_INTERRUPT_STRAY);
 		return;
 	}
-	if (is_target(current_tgid()))
-		interrupt_emit(&s, now, action);
+	if (!is_target(current_tgid()))
+		return;
+	interrupt_emit(&s, now, action);
+	look_around();
+	if (kind == INTERRUPT_TIMER)
+		look_on();
 }
 
 SEC("tp_btf/irq_handler_entry")

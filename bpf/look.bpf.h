@@ -16,6 +16,7 @@ static __always_inline void look_from_now(struct thread *t, struct cq_state *s, 
 	__u32 i;
 
 	s->slot = number;
+	t->look_latest = cq;
 	for (i = 0; i < LOOKS; i++) {
 		if (t->looks[i] == cq)
 			return;
@@ -26,45 +27,82 @@ static __always_inline void look_from_now(struct thread *t, struct cq_state *s, 
 /*
  * As libmlx5 does: an entry is there when it was ever written and its owner bit
  * is that of this round.  If others were consumed since the state was written,
- * the entry looked at is an older one, which is there.
+ * the entry looked at is an older one, which is there.  Returns whether the
+ * queue is empty.
  */
-static __always_inline void look_at(struct cq_state *s)
+static __always_inline bool look_at(struct cq_state *s)
 {
 	__u32 index = s->consumed, cqes = s->cqes, size = s->cqe_size;
 	__u64 now = bpf_ktime_get_ns(), buf = s->buf;
 	__u8 op_own;
 
 	if (!s->synced || !buf || !s->slot)
-		return;
-	__sync_fetch_and_add(&poll_looks[(s->slot - 1) & (POLL_SLOTS - 1)], 1);
+		return false;
 	if (bpf_probe_read_user(&op_own, sizeof(op_own), (void *)(buf + (__u64)(index & (cqes - 1)) * size + size - 1)))
-		return; /* it was paged out, or freed */
+		return false; /* it was paged out, or freed */
 	if (op_own >> 4 != CQE_INVALID && (op_own & 1) == ((index & cqes) != 0))
-		return;
+		return false;
 	s->last_empty = now;
 	s->last_empty_tid = 0;
+	return true;
 }
 
-/* Looks at all queues from which the current thread takes completions. A global function, see post_send_one. */
+static __always_inline struct cq_state *looked_after(__u64 cq, __u32 pid)
+{
+	struct object_key key = { .object = cq, .pid = pid };
+
+	return bpf_map_lookup_elem(&cqs, &key);
+}
+
+/* Looks at all queues from which the current thread takes completions.  A global function, see post_send_one. */
 __noinline int look_around(void)
 {
-	struct object_key key = { .pid = current_tgid() };
+	__u32 pid = current_tgid(), i;
 	struct cq_state *s;
 	struct thread *t;
-	__u32 i;
 
-	if (!is_target(key.pid))
+	if (!is_target(pid))
 		return 0;
 	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 	if (!t)
 		return 0;
-	for (i = 0; i < LOOKS; i++) {
-		key.object = t->looks[i];
-		if (!key.object)
+	for (i = 0; i < LOOKS && t->looks[i]; i++) {
+		s = looked_after(t->looks[i], pid);
+		if (!s)
+			continue;
+		if (s->slot)
+			__sync_fetch_and_add(&poll_looks[(s->slot - 1) & (POLL_SLOTS - 1)], 1);
+		look_at(s);
+	}
+	return 0;
+}
+
+/*
+ * Looks on for 2 or 3 us while the queue is empty that the current thread took a
+ * completion from in the latest 10 ms, for one to come meanwhile: it is bounded
+ * to some 50 ns.  A thread that polls busily has nothing better to do, and
+ * it is not done more often than the timer interrupts it.
+ */
+#define LOOK_TIMES 64
+#define LOOK_RECENT 10000000
+
+__noinline int look_on(void)
+{
+	__u32 pid = current_tgid(), i;
+	struct cq_state *s;
+	struct thread *t;
+
+	if (!is_target(pid))
+		return 0;
+	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+	if (!t || !t->look_latest)
+		return 0;
+	s = looked_after(t->look_latest, pid);
+	if (!s || bpf_ktime_get_ns() - s->last_poll > LOOK_RECENT)
+		return 0;
+	for (i = 0; i < LOOK_TIMES; i++) {
+		if (!look_at(s))
 			break;
-		s = bpf_map_lookup_elem(&cqs, &key);
-		if (s)
-			look_at(s);
 	}
 	return 0;
 }

@@ -373,14 +373,15 @@ type RdmaTaskRecord struct {
 }
 
 type RdmaThread struct {
-	_         structs.HostLayout
-	Calls     uint32
-	Waiting   uint32
-	CqVector  uint32
-	LooksNext uint32
-	Looks     [8]uint64
-	Posted    uint64
-	Post      struct {
+	_          structs.HostLayout
+	Calls      uint32
+	Waiting    uint32
+	CqVector   uint32
+	LooksNext  uint32
+	Looks      [8]uint64
+	LookLatest uint64
+	Posted     uint64
+	Post       struct {
 		_     structs.HostLayout
 		Begin uint64
 		Qp    uint64

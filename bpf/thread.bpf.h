@@ -76,6 +76,7 @@ struct thread {
 	__u32 cq_vector;	/* comp_vector + 1 of the CQ being created, 0: unknown */
 	__u32 looks_next;
 	__u64 looks[LOOKS];	/* queues to look at, see look.bpf.h; 0: none */
+	__u64 look_latest;	/* the one that it took a completion from last */
 	__u64 posted;		/* begin of its latest call that posts sends */
 	struct post_state post;
 	struct poll_state poll;
