@@ -79,7 +79,7 @@ type pathKey struct {
 
 // pollSlot gives the slot of a poll function, nil for other functions.
 func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
-	if fn.Verb != locate.PollCQ {
+	if fn.Verb != locate.PollCQ || a.kernel.keepEmpty {
 		return nil
 	}
 	for _, s := range a.polls {

@@ -45,6 +45,11 @@ type Config struct {
 	Drain time.Duration
 	// Tool is the version to name in the Context.
 	Tool string
+	// EmptyPolls observes polls at their entry and return for good, so that also
+	// those are seen that find nothing, at two traps each. Otherwise they cost
+	// nothing once the path that consumes completions is learned, where the
+	// times in completion entries take the place of what empty polls tell.
+	EmptyPolls bool
 	// Debug adds the verifier's log to errors.
 	Debug bool
 	// Opened is called by Run once every probe is in and events begin to count.

@@ -39,6 +39,7 @@ type options struct {
 	btf, ready string
 	debug      bool
 	dryRun     bool
+	skipEmpty  bool
 }
 
 // usageError is a fault of the command line: exit code 2.
@@ -63,12 +64,13 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.StringVar(&o.pprof, "pprof", "", "write a pprof profile to `file`")
 	f.StringVar(&o.flamegraph, "flamegraph", "", "write a flame graph (SVG) to `file`")
 	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
+	f.BoolVar(&o.skipEmpty, "skip-empty-polls", false, "experimental: polls that find nothing cost nothing, and times are less sure")
 	f.StringVar(&o.btf, "btf", "", "read the kernel's type information from `file` instead of /sys/kernel/btf/vmlinux")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
-	for group, names := range [...][]string{{"pid", "duration"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
+	for group, names := range [...][]string{{"pid", "duration", "skip-empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
 		for _, name := range names {
 			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
 				panic(err) // a name of this table that is no flag
@@ -127,7 +129,7 @@ func (o *options) choose(words []string) error {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		for _, name := range []string{"pid", "duration", "output", "btf", "dry-run", "ready-file"} {
+		for _, name := range []string{"pid", "duration", "output", "btf", "dry-run", "skip-empty-polls", "ready-file"} {
 			if o.flags.Changed(name) {
 				return usagef("--%s does not go with report", name)
 			}
@@ -152,7 +154,7 @@ func (o *options) chooseTrace() error {
 		return usageError("--dry-run needs a running process: -p PID")
 	}
 	o.mode = modePlan
-	for _, name := range []string{"duration", "output", "json", "pprof", "flamegraph", "folded", "ready-file"} {
+	for _, name := range []string{"duration", "output", "json", "pprof", "flamegraph", "folded", "skip-empty-polls", "ready-file"} {
 		if o.flags.Changed(name) {
 			return usagef("--%s does not go with --dry-run", name)
 		}
