@@ -10,6 +10,9 @@
 #ifndef RDMATRACE_LOOK_BPF_H
 #define RDMATRACE_LOOK_BPF_H
 
+/* Some thread has a queue to look at: never where empty polls are observed. */
+__u32 looking;
+
 /* The current thread takes completions from this queue, at a site of the poll function with this number. */
 static __always_inline void look_from_now(struct thread *t, struct cq_state *s, __u64 cq, __u32 number)
 {
@@ -17,6 +20,8 @@ static __always_inline void look_from_now(struct thread *t, struct cq_state *s, 
 
 	s->slot = number;
 	t->look_latest = cq;
+	if (!looking)
+		looking = 1;
 	for (i = 0; i < LOOKS; i++) {
 		if (t->looks[i] == cq)
 			return;
@@ -47,6 +52,14 @@ static __always_inline bool look_at(struct cq_state *s)
 	return true;
 }
 
+/* The current thread, if it is one of a target and may have queues to look at. */
+static __always_inline struct thread *looking_thread(__u32 pid)
+{
+	if (!looking || !is_target(pid))
+		return NULL;
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+}
+
 static __always_inline struct cq_state *looked_after(__u64 cq, __u32 pid)
 {
 	struct object_key key = { .object = cq, .pid = pid };
@@ -58,12 +71,9 @@ static __always_inline struct cq_state *looked_after(__u64 cq, __u32 pid)
 __noinline int look_around(void)
 {
 	__u32 pid = current_tgid(), i;
+	struct thread *t = looking_thread(pid);
 	struct cq_state *s;
-	struct thread *t;
 
-	if (!is_target(pid))
-		return 0;
-	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 	if (!t)
 		return 0;
 	for (i = 0; i < LOOKS && t->looks[i]; i++) {
@@ -89,12 +99,9 @@ __noinline int look_around(void)
 __noinline int look_on(void)
 {
 	__u32 pid = current_tgid(), i;
+	struct thread *t = looking_thread(pid);
 	struct cq_state *s;
-	struct thread *t;
 
-	if (!is_target(pid))
-		return 0;
-	t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 	if (!t || !t->look_latest)
 		return 0;
 	s = looked_after(t->look_latest, pid);

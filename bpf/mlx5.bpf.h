@@ -175,6 +175,45 @@ static __always_inline bool cq_ring_read(struct cq_state *s, volatile struct mlx
 	return true;
 }
 
+/* Where the library has the index and the ring of a CQ, NULL: not known. */
+static __always_inline volatile struct mlx5_layout *cq_layout(struct pt_regs *ctx)
+{
+	volatile struct mlx5_layout *l = layout_here(ctx);
+
+	return l && l->cq_ready ? l : NULL;
+}
+
+/* The consumer's index of a CQ. */
+static __always_inline bool cq_consumed(volatile struct mlx5_layout *l, __u64 cq, __u32 *consumed)
+{
+	return l && !bpf_probe_read_user(consumed, sizeof(*consumed), (void *)(cq + l->cq_cons_index));
+}
+
+/* Reads the consumer's index, and keeps it with the CQ. */
+static __always_inline bool cq_sync(struct cq_state *s, volatile struct mlx5_layout *l, __u64 cq, __u32 *consumed)
+{
+	if (!cq_consumed(l, cq, consumed)) {
+		count(COUNT_QP_UNREADABLE);
+		s->synced = 0;
+		return false;
+	}
+	s->consumed = *consumed;
+	s->synced = 1;
+	return true;
+}
+
+/* The window that begins with CQE first. */
+static __always_inline void cqe_window_at(struct cq_state *s, volatile struct mlx5_layout *l, __u64 cq, __u32 first,
+					  struct cqe_window *w)
+{
+	if (!s->buf && !cq_ring_read(s, l, cq))
+		return;
+	w->buf = s->buf;
+	w->first = first;
+	w->cqes = s->cqes;
+	w->cqe_size = s->cqe_size;
+}
+
 /*
  * Which CQEs the poll that just returned n completions consumed.  Only when
  * the consumer's index moved by exactly n since the poll before are they known
@@ -184,41 +223,17 @@ static __always_inline bool cq_ring_read(struct cq_state *s, volatile struct mlx
 static __always_inline void cqe_window_of(struct cq_state *s, struct pt_regs *ctx, __u64 cq, __u32 n,
 					  struct cqe_window *w)
 {
-	volatile struct mlx5_layout *l = layout_here(ctx);
+	volatile struct mlx5_layout *l = cq_layout(ctx);
 	__u32 consumed = 0, before = s->consumed, synced = s->synced;
 
 	w->buf = 0;
-	if (!l || !l->cq_ready)
-		return;
-	if (bpf_probe_read_user(&consumed, sizeof(consumed), (void *)(cq + l->cq_cons_index))) {
-		count(COUNT_QP_UNREADABLE);
-		s->synced = 0;
-		return;
-	}
-	s->consumed = consumed;
-	s->synced = 1;
-	if (!synced)
+	if (!l || !cq_sync(s, l, cq, &consumed) || !synced)
 		return;
 	if (consumed - before != n) {
 		count(COUNT_CQE_UNFIT);
 		return;
 	}
-	if (!s->buf && !cq_ring_read(s, l, cq))
-		return;
-	w->buf = s->buf;
-	w->first = before;
-	w->cqes = s->cqes;
-	w->cqe_size = s->cqe_size;
-}
-
-/* The consumer's index of a CQ. */
-static __always_inline bool cq_consumed(struct pt_regs *ctx, __u64 cq, __u32 *consumed)
-{
-	volatile struct mlx5_layout *l = layout_here(ctx);
-
-	if (!l || !l->cq_ready)
-		return false;
-	return !bpf_probe_read_user(consumed, sizeof(*consumed), (void *)(cq + l->cq_cons_index));
+	cqe_window_at(s, l, cq, before, w);
 }
 
 /*
@@ -227,25 +242,12 @@ static __always_inline bool cq_consumed(struct pt_regs *ctx, __u64 cq, __u32 *co
  */
 static __always_inline void cqe_window_last(struct cq_state *s, struct pt_regs *ctx, __u64 cq, struct cqe_window *w)
 {
-	volatile struct mlx5_layout *l = layout_here(ctx);
+	volatile struct mlx5_layout *l = cq_layout(ctx);
 	__u32 consumed = 0;
 
 	w->buf = 0;
-	if (!l || !l->cq_ready)
-		return;
-	if (bpf_probe_read_user(&consumed, sizeof(consumed), (void *)(cq + l->cq_cons_index))) {
-		count(COUNT_QP_UNREADABLE);
-		s->synced = 0;
-		return;
-	}
-	s->consumed = consumed;
-	s->synced = 1;
-	if (!s->buf && !cq_ring_read(s, l, cq))
-		return;
-	w->buf = s->buf;
-	w->first = consumed - 1;
-	w->cqes = s->cqes;
-	w->cqe_size = s->cqe_size;
+	if (l && cq_sync(s, l, cq, &consumed))
+		cqe_window_at(s, l, cq, consumed - 1, w);
 }
 
 /* Reads one CQE of the window; false when it isn't what the poll must have consumed. */

@@ -574,6 +574,7 @@ const (
 	RdmaProgTaskFound          = "task_found"
 	RdmaVarFollowForks         = "follow_forks"
 	RdmaVarLateReapNs          = "late_reap_ns"
+	RdmaVarLooking             = "looking"
 	RdmaVarMlx5Layouts         = "mlx5_layouts"
 	RdmaVarOpen                = "open"
 	RdmaVarPendingSlot         = "pending_slot"
@@ -705,6 +706,7 @@ type RdmaMapSpecs struct {
 type RdmaVariableSpecs struct {
 	FollowForks    *ebpf.VariableSpec `ebpf:"follow_forks"`
 	LateReapNs     *ebpf.VariableSpec `ebpf:"late_reap_ns"`
+	Looking        *ebpf.VariableSpec `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
 	PendingSlot    *ebpf.VariableSpec `ebpf:"pending_slot"`
@@ -777,6 +779,7 @@ func (m *RdmaMaps) Close() error {
 type RdmaVariables struct {
 	FollowForks    *ebpf.Variable `ebpf:"follow_forks"`
 	LateReapNs     *ebpf.Variable `ebpf:"late_reap_ns"`
+	Looking        *ebpf.Variable `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
 	PendingSlot    *ebpf.Variable `ebpf:"pending_slot"`

@@ -101,7 +101,7 @@ static __always_inline void trial_poll(struct pt_regs *ctx, struct poll_state *p
 	rec->slot = p->slot - 1;
 	rec->hits = p->hits;
 	rec->consumed = 0;
-	rec->consumed_known = cq_consumed(ctx, p->cq, &rec->consumed);
+	rec->consumed_known = cq_consumed(cq_layout(ctx), p->cq, &rec->consumed);
 	out_submit(&o, rec);
 }
 
@@ -132,7 +132,7 @@ static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
 	rec->begin = p->begin;
 	rec->slot = p->slot - 1;
 	rec->index = index;
-	rec->consumed_known = cq_consumed(ctx, p->cq, &rec->consumed);
+	rec->consumed_known = cq_consumed(cq_layout(ctx), p->cq, &rec->consumed);
 #define TRIAL_COPY(i, reg) rec->registers[i] = ctx->reg;
 	TRIAL_EACH_REGISTER(TRIAL_COPY)
 	/* Where these fail the words stay 0: nothing is learned from them. */
