@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmatrace/rdmatrace/internal/loopback"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
 
@@ -116,12 +116,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 
 // start runs server and client; both run for longer than is measured.
 func (b *bench) start(ctx context.Context) (server, client *exec.Cmd, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := loopback.FreePort()
 	if err != nil {
-		return nil, nil, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
 		return nil, nil, err
 	}
 	argv := append(slices.Clone(b.argv), "-n", "5000000", "-p", strconv.Itoa(port))
@@ -132,7 +128,15 @@ func (b *bench) start(ctx context.Context) (server, client *exec.Cmd, err error)
 	if err := server.Start(); err != nil {
 		return nil, nil, err
 	}
-	for !listens(port) {
+	for {
+		is, err := loopback.Listening(port)
+		if err != nil {
+			end(server)
+			return nil, nil, err
+		}
+		if is {
+			break
+		}
 		if ended(server) {
 			return nil, nil, fmt.Errorf("the server ended: %s", server.Stdout)
 		}
@@ -179,23 +183,6 @@ func end(cmd *exec.Cmd) {
 func ended(cmd *exec.Cmd) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 	return err != nil || strings.Contains(string(raw), ") Z ")
-}
-
-// listens looks in /proc/net/tcp*: to connect would be taken for a client.
-func listens(port int) bool {
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		for _, line := range strings.Split(string(raw), "\n") {
-			f := strings.Fields(line)
-			if len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // measure observes the client in one way and keeps its windows.

@@ -1,14 +1,14 @@
 package guest
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rdmatrace/rdmatrace/internal/loopback"
 )
 
 // pair is a server on rxe0 and a client on rxe1. They agree over TCP through a
@@ -32,12 +32,19 @@ type program struct {
 // runs; the port is what it has to be told.
 func startServer(t *testing.T, argv string) (p *pair, client []string) {
 	t.Helper()
-	port := freePort(t)
+	port, err := loopback.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	p = &pair{server: command(words(argv, "-d rxe0 -p", port)...)}
 	p.server.start(t)
 	waitFor(t, p.server.name+" to listen", func() bool {
 		p.server.running(t)
-		return listens(t, port)
+		is, err := loopback.Listening(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
 	})
 	p.relay = startRelay(t, port)
 	return p, words(argv, "-d rxe1 -p", p.relay.port, "127.0.0.1")
@@ -58,35 +65,6 @@ func startPair(t *testing.T, argv string) *pair {
 
 // words of a command line.
 func words(parts ...any) []string { return strings.Fields(fmt.Sprintln(parts...)) }
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// listens looks in /proc/net: connecting would be taken for a client.
-func listens(t *testing.T, port int) bool {
-	t.Helper()
-	want := fmt.Sprintf(":%04X", port)
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(b)) {
-			// sl local remote st: 0A is TCP_LISTEN (net/tcp_states.h)
-			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // relay passes one TCP connection on, once it is released.
 type relay struct {
