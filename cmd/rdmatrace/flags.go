@@ -129,11 +129,7 @@ func (o *options) choose(words []string) error {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		for _, name := range []string{"pid", "duration", "output", "btf", "dry-run", "skip-empty-polls", "ready-file"} {
-			if o.flags.Changed(name) {
-				return usagef("--%s does not go with report", name)
-			}
-		}
+		return o.refuse("report", "pid", "duration", "output", "btf", "dry-run", "skip-empty-polls", "ready-file")
 	case o.argv == nil && len(o.pids) == 0:
 		return usagef("unknown command %q; to start a program: rdmatrace -- %s", word, word)
 	default:
@@ -154,9 +150,14 @@ func (o *options) chooseTrace() error {
 		return usageError("--dry-run needs a running process: -p PID")
 	}
 	o.mode = modePlan
-	for _, name := range []string{"duration", "output", "json", "pprof", "flamegraph", "folded", "skip-empty-polls", "ready-file"} {
+	return o.refuse("--dry-run", "duration", "output", "json", "pprof", "flamegraph", "folded", "skip-empty-polls", "ready-file")
+}
+
+// refuse flags that make no sense together with what.
+func (o *options) refuse(what string, names ...string) error {
+	for _, name := range names {
 		if o.flags.Changed(name) {
-			return usagef("--%s does not go with --dry-run", name)
+			return usagef("--%s does not go with %s", name, what)
 		}
 	}
 	return nil
