@@ -3,9 +3,10 @@ package tracer
 import (
 	"fmt"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
 // ownCPUs keeps this process off the CPUs that the targets' threads are bound
@@ -68,15 +69,9 @@ func setOwnCPUs(set *unix.CPUSet) error {
 
 // threadsOf lists a process's threads; none if it is gone.
 func threadsOf(pid int) []int {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	tids, err := locate.Threads(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return nil
 	}
-	var out []int
-	for _, e := range entries {
-		if tid, err := strconv.Atoi(e.Name()); err == nil {
-			out = append(out, tid)
-		}
-	}
-	return out
+	return tids
 }

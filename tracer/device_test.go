@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmatrace/rdmatrace/internal/loopback"
 	"github.com/rdmatrace/rdmatrace/internal/testenv"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
@@ -117,57 +117,23 @@ func (p *process) wait(t *testing.T) {
 // listens; it returns the arguments that lead a client to it.
 func (d *device) server(argv ...string) (p *process, client []string) {
 	d.t.Helper()
-	port := freePort(d.t)
+	port, err := loopback.FreePort()
+	if err != nil {
+		d.t.Fatal(err)
+	}
 	argv = append(argv, "-p", fmt.Sprint(port))
 	p = start(d.t, onDevice(argv...)...)
 	waitFor(d.t, "the server to listen", func() bool {
-		if exited(p.cmd.Process.Pid) {
+		if gone(p.cmd.Process.Pid) {
 			d.t.Fatalf("%s ended: %s", p.cmd, p.out.String())
 		}
-		return listening(d.t, port)
+		is, err := loopback.Listening(port)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return is
 	})
 	return p, append(argv, "127.0.0.1")
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// listening looks in /proc/net: connecting would be taken for a client.
-func listening(t *testing.T, port int) bool {
-	t.Helper()
-	want := fmt.Sprintf(":%04X", port)
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		raw, err := os.ReadFile(name)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range strings.Split(string(raw), "\n") {
-			f := strings.Fields(line)
-			if len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func exited(pid int) bool {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	_, rest, _ := strings.Cut(string(raw), ") ")
-	return strings.HasPrefix(rest, "Z")
 }
 
 func commOf(pid int) string {

@@ -89,10 +89,7 @@ func (f *follower) checkSites(s *pollSlot) error {
 		f.stepLater(s, sitesCheck)
 		return nil
 	}
-	t := &f.kernel.polls
-	t.mu.Lock()
-	delete(t.learned, pathKey{s.library.FileID, s.fn.Offset})
-	t.mu.Unlock()
+	f.kernel.polls.unlearn(s)
 	s.attach.forget(s, bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit)
 	if _, err := s.attach.attach(locate.Functions{s.fn}); err != nil {
 		return err // the sites are better than nothing

@@ -46,11 +46,7 @@ func (f *follower) beginPoll(s *pollSlot) error {
 		f.retry(s)
 		return nil
 	}
-	t := &f.kernel.polls
-	t.mu.Lock()
-	known, ok := t.learned[pathKey{s.library.FileID, s.fn.Offset}]
-	t.mu.Unlock()
-	if ok {
+	if known, ok := f.kernel.polls.path(s); ok {
 		s.candidates = []pollpath.Candidate{known.candidate}
 		if err := f.attachSites(s, "known from another process"); err != nil {
 			return f.keepPoll(s, err)
@@ -216,10 +212,7 @@ func (f *follower) judge(s *pollSlot) error {
 	s.mu.Unlock()
 	switch {
 	case err == nil:
-		t := &f.kernel.polls
-		t.mu.Lock()
-		t.learned[pathKey{s.library.FileID, s.fn.Offset}] = path
-		t.mu.Unlock()
+		f.kernel.polls.learn(s, path)
 		s.attach.resource(s, fmt.Sprintf("success path: %s, learned from %d completions", path.candidate.Why, path.completions))
 		return f.switchPoll(s, path)
 	case errors.Is(err, pollpath.ErrMoreTraffic) && polls < trialMost:

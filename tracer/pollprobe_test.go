@@ -36,7 +36,7 @@ func TestEmptyPolls(t *testing.T) {
 				client := start(t, onDevice(line...)...)
 				pid := client.cmd.Process.Pid
 				waitFor(t, "the client to load libmlx5", func() bool {
-					return exited(pid) || len(connected(t, pid)) > 0
+					return gone(pid) || len(connected(t, pid)) > 0
 				})
 				rec := recordSwitch(t, Config{PIDs: []int{pid}, singleUprobes: single, Log: debugLog(t)})
 				rec.sawAllVerbs(t)
@@ -172,7 +172,7 @@ func TestPollFallback(t *testing.T) {
 	client := start(t, onDevice(line...)...)
 	pid := client.cmd.Process.Pid
 	waitFor(t, "the client to load libmlx5", func() bool {
-		return exited(pid) || len(connected(t, pid)) > 0
+		return gone(pid) || len(connected(t, pid)) > 0
 	})
 	tr, err := New(t.Context(), Config{PIDs: []int{pid}, Log: debugLog(t)})
 	if err != nil {
@@ -205,7 +205,7 @@ func TestPollFallback(t *testing.T) {
 	if !strings.Contains(notes, "empty polls cost two traps each") || !strings.Contains(notes, "were no completions") {
 		t.Errorf("the notes don't tell: %s", notes)
 	}
-	if exited(pid) {
+	if gone(pid) {
 		t.Error("the program ended")
 	}
 }

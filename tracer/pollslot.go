@@ -77,6 +77,28 @@ type pathKey struct {
 	entry uint64
 }
 
+func (s *pollSlot) pathKey() pathKey { return pathKey{s.library.FileID, s.fn.Offset} }
+
+// path gives what was learned of a slot's function, in this process or another.
+func (t *pollTable) path(s *pollSlot) (p pollPath, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, known = t.learned[s.pathKey()]
+	return p, known
+}
+
+func (t *pollTable) learn(s *pollSlot, p pollPath) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.learned[s.pathKey()] = p
+}
+
+func (t *pollTable) unlearn(s *pollSlot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.learned, s.pathKey())
+}
+
 // pollSlot gives the slot of a poll function, nil for other functions.
 func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
 	if fn.Verb != locate.PollCQ || a.kernel.keepEmpty {

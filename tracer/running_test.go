@@ -65,7 +65,7 @@ func TestRunning(t *testing.T) {
 				_, line := d.server(c.argv...)
 				client := start(t, onDevice(line...)...)
 				waitFor(t, "the client to load libmlx5", func() bool {
-					return exited(client.cmd.Process.Pid) || len(connected(t, client.cmd.Process.Pid)) > 0
+					return gone(client.cmd.Process.Pid) || len(connected(t, client.cmd.Process.Pid)) > 0
 				})
 				indexed := 0
 				rec := recordUntil(t, Config{PIDs: []int{client.cmd.Process.Pid}, singleUprobes: single}, func(e *event.Event) bool {

@@ -21,7 +21,7 @@ func (d *device) pingpong() (server, client *process) {
 	server, argv := d.server("ibv_rc_pingpong", "-e", "-n", "100000000")
 	client = start(d.t, onDevice(argv...)...)
 	waitFor(d.t, "the client to map libmlx5 and talk", func() bool {
-		if exited(client.cmd.Process.Pid) {
+		if gone(client.cmd.Process.Pid) {
 			d.t.Fatalf("%s ended: %s", client.cmd, client.out.String())
 		}
 		return len(connected(d.t, client.cmd.Process.Pid)) > 0

@@ -171,7 +171,13 @@ func gone(pid int) bool {
 		return errors.Is(err, unix.ESRCH) // else it is we who lack something, such as descriptors
 	}
 	defer unix.Close(fd)
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	return exited(fd)
+}
+
+// exited reports whether the process that a pidfd is of has (pidfd_open(2): it
+// is readable then).
+func exited(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n == 1
 }
@@ -181,9 +187,7 @@ func (tg *target) hasEnded() bool {
 	if tg.ended.Load() {
 		return true
 	}
-	fds := []unix.PollFd{{Fd: int32(tg.pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	if err == nil && n == 1 {
+	if exited(tg.pidfd) {
 		tg.ended.Store(true) // the reader asks, and the follower
 	}
 	return tg.ended.Load()

@@ -107,7 +107,7 @@ func Preflight(pid int, host Host) (*Facts, error) {
 func NoReturnProbes(pid int, host Host) string {
 	f := newFacts(pid, &host)
 	var err error
-	if f.Threads, err = threads(f.proc); err != nil {
+	if f.Threads, err = Threads(f.proc); err != nil {
 		return "" // it has ended: attaching says so
 	}
 	f.returnProbes(host)
@@ -189,7 +189,7 @@ func (f *Facts) exists(Host) error {
 	if flags, ok := statFlags(stat); ok && flags&pfKthread != 0 {
 		return problem(KernelThread, f.PID, nil, "process %d (%s) is a kernel thread: it has no verbs calls to trace", f.PID, f.Comm)
 	}
-	f.Threads, err = threads(f.proc)
+	f.Threads, err = Threads(f.proc)
 	return err
 }
 
@@ -204,7 +204,8 @@ func statFlags(stat []byte) (uint64, bool) {
 	return flags, err == nil
 }
 
-func threads(proc string) ([]int, error) {
+// Threads lists the threads of the process whose directory in /proc is proc.
+func Threads(proc string) ([]int, error) {
 	entries, err := os.ReadDir(proc + "/task")
 	if err != nil {
 		return nil, err
