@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,119 +12,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmatrace/rdmatrace/capture"
 	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/internal/testenv"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
-// A report is what --json prints, as far as tests need it: export/schema.md.
-type (
-	books struct {
-		Posted, Completed, Outstanding, Flushed, Lost, Excluded, Unsignalled, Bytes int64
-	}
-	distribution struct {
-		Count   int64
-		TotalNS int64   `json:"total_ns"`
-		MeanNS  float64 `json:"mean_ns"`
-		P50NS   int64   `json:"p50_ns"`
-		P90NS   int64   `json:"p90_ns"`
-		P99NS   int64   `json:"p99_ns"`
-		P999NS  int64   `json:"p999_ns"`
-		MaxNS   int64   `json:"max_ns"`
-		MinNS   int64   `json:"min_ns"`
-	}
-	classes struct {
-		Software, Interrupt, Scheduling, Wire distribution
-	}
-	split struct {
-		Count        int64
-		LatencyNS    float64 `json:"latency_ns"`
-		SoftwareNS   float64 `json:"software_ns"`
-		InterruptNS  float64 `json:"interrupt_ns"`
-		SchedulingNS float64 `json:"scheduling_ns"`
-		WireNS       float64 `json:"wire_ns"`
-		UndecidedNS  float64 `json:"undecided_ns"`
-		ProbeNS      float64 `json:"probe_ns"`
-		Causes       map[string]float64
-	}
-	culprit struct {
-		Name    string
-		TotalNS int64 `json:"total_ns"`
-		Count   int64
-	}
-	cause struct {
-		TotalNS int64 `json:"total_ns"`
-		Count   int64
-		Who     []culprit
-	}
-	group struct {
-		Key       string
-		Bytes     int64
-		Latency   distribution
-		Classes   classes
-		Undecided distribution
-		AtP50     split `json:"at_p50"`
-		AtP99     split `json:"at_p99"`
-	}
-	incident struct {
-		Cause, Who string
-		BeginNS    int64 `json:"begin_ns"`
-		EndNS      int64 `json:"end_ns"`
-		WRs        int64
-		DelayNS    int64 `json:"delay_ns"`
-		Worst      struct {
-			PID   int
-			QP    uint32
-			Index int64
-			Op    string
-			Bytes int64
-		}
-	}
-	queue struct {
-		PID       int
-		QP        uint32
-		Peer      string
-		Posted    int64
-		DepthMean float64 `json:"depth_mean"`
-		DepthMax  int64   `json:"depth_max"`
-		IdleNS    int64   `json:"idle_ns"`
-		Bypass    bool
-	}
-	report struct {
-		Tool        string
-		WindowNS    int64 `json:"window_ns"`
-		WRs         books
-		Kinds       map[string]books
-		Latency     distribution
-		Undecided   distribution
-		Uncertain   distribution
-		Probe       distribution
-		Classes     classes
-		AtP50       split `json:"at_p50"`
-		AtP99       split `json:"at_p99"`
-		Causes      map[string]cause
-		Groups      map[string][]group
-		Incidents   []incident
-		Queues      []queue
-		Demands     map[string]int64
-		DoneSources map[string]int64 `json:"done_sources"`
-		Losses      map[string]uint64
-		Verdict     string
-		Doubts      []string
-		Probes      []struct{ Name, Kind, Library, Error string }
-	}
-)
+// report is what rdmatrace printed.
+type report struct{ outcome.Report }
 
 // balance fails the test where the books of a report do not balance.
 func (r *report) balance(t *testing.T) {
 	t.Helper()
 	for name, b := range r.Kinds {
-		if sum := b.Completed + b.Outstanding + b.Flushed + b.Lost + b.Excluded; sum != b.Posted {
-			t.Errorf("the books of kind %s: %+v: %d posted, %d accounted for", name, b, b.Posted, sum)
+		if !b.Balanced() {
+			t.Errorf("the books of kind %s do not balance: %+v", name, b)
 		}
 	}
-	if b := r.WRs; b.Posted != b.Completed+b.Outstanding+b.Flushed+b.Lost+b.Excluded {
-		t.Errorf("the books: %+v do not balance", b)
+	if !r.WRs.Balanced() {
+		t.Errorf("the books do not balance: %+v", r.WRs)
 	}
 }
 
@@ -134,16 +37,8 @@ func (r *report) balance(t *testing.T) {
 // nanosecond, or a part is negative.
 func (r *report) addUp(t *testing.T) {
 	t.Helper()
-	c := r.Classes
-	sum := r.Undecided.TotalNS + c.Software.TotalNS + c.Interrupt.TotalNS + c.Scheduling.TotalNS + c.Wire.TotalNS
-	if sum != r.Latency.TotalNS {
-		t.Errorf("latency %d ns, its parts %d", r.Latency.TotalNS, sum)
-	}
-	for name, d := range map[string]distribution{"software": c.Software, "interrupt": c.Interrupt,
-		"scheduling": c.Scheduling, "wire": c.Wire, "undecided": r.Undecided} {
-		if d.MinNS < 0 || d.TotalNS < 0 {
-			t.Errorf("%s is negative: %+v", name, d)
-		}
+	if err := r.AddUp(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -231,7 +126,10 @@ func (tr *tracing) result(t *testing.T) *traced {
 	if err := json.Unmarshal([]byte(tr.stdout.String()), &got.report); err != nil {
 		t.Fatalf("the summary is no JSON: %v\n%.300s", err, tr.stdout.String())
 	}
-	got.events, got.ctx = readCapture(t, tr.capture)
+	var err error
+	if got.events, got.ctx, err = outcome.ReadCapture(tr.capture); err != nil {
+		t.Fatal(err)
+	}
 	return got
 }
 
@@ -252,52 +150,8 @@ func (tr *tracing) sees(t *testing.T, completions int) {
 			t.Fatalf("rdmatrace has ended: %v\n%s", tr.err, tr.stderr.String())
 		default:
 		}
-		names, _ := filepath.Glob(tr.capture + ".*.tmp")
-		if len(names) != 1 {
-			return false
-		}
-		b, err := os.ReadFile(names[0])
-		return err == nil && countCompletions(b) >= completions
+		return outcome.Completions(tr.capture) >= completions
 	})
-}
-
-func countCompletions(b []byte) (n int) {
-	r, err := capture.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return 0
-	}
-	var e event.Event
-	for r.Next(&e) == nil {
-		if e.Kind == event.KindCompletion {
-			n++
-		}
-	}
-	return n
-}
-
-// readCapture returns a whole capture file.
-func readCapture(t *testing.T, path string) ([]event.Event, *event.Context) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := capture.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events []event.Event
-	for {
-		var e event.Event
-		switch err := r.Next(&e); {
-		case err == io.EOF && !r.Cut():
-			return events, r.Context()
-		case err != nil:
-			t.Fatalf("%s: %v, cut %v", path, err, r.Cut())
-		}
-		events = append(events, e)
-	}
 }
 
 // program is the process that rdmatrace has started.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
 // train starts two ranks of data-parallel training over MPI over UCX and returns
@@ -92,7 +94,7 @@ func TestBypassIsSaid(t *testing.T) {
 	})
 	tr := tracing.stop(t)
 	p.stop()
-	if !slices.ContainsFunc(tr.Queues, func(q queue) bool { return q.Bypass }) {
+	if !slices.ContainsFunc(tr.Queues, func(q outcome.Queue) bool { return q.Bypass }) {
 		t.Errorf("no queue is said to bypass the verbs library: %+v", tr.Queues)
 	}
 	if !slices.ContainsFunc(tr.Doubts, func(s string) bool { return strings.Contains(s, "bypass") }) {

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
 // chain checks a trace in event mode: what delayed its work requests between
@@ -56,7 +56,7 @@ func onTopOnly(t *testing.T, got *traced) {
 // culprits are the names behind the causes that begin with a prefix.
 func (r *report) culprits(prefix string) []string {
 	names := map[string]bool{}
-	for _, causes := range []map[string]cause{r.Causes, r.Received.Causes} {
+	for _, causes := range []map[string]outcome.Cause{r.Causes, r.Received.Causes} {
 		for name, c := range causes {
 			for _, w := range c.Who {
 				if strings.HasPrefix(name, prefix) {
@@ -103,5 +103,3 @@ var numbers = regexp.MustCompile(` \((pid|irq) \d+\)$|/u?\d+:\d+.*$`)
 
 // general is a culprit's name without what differs from boot to boot.
 func general(name string) string { return numbers.ReplaceAllString(name, "") }
-
-func (c culprit) String() string { return fmt.Sprintf("%s %d ns", c.Name, c.TotalNS) }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
 // disturbed traces a polling client that something holds up, from before its
@@ -30,7 +32,7 @@ func disturbed(t *testing.T, disturb func(t *testing.T, client int)) *traced {
 
 // both sums a cause over sends and receives, with who was behind it.
 func (r *report) both(name string) (ns int64, who []string) {
-	for _, causes := range []map[string]cause{r.Causes, r.Received.Causes} {
+	for _, causes := range []map[string]outcome.Cause{r.Causes, r.Received.Causes} {
 		ns += causes[name].TotalNS
 		for _, w := range causes[name].Who {
 			who = append(who, w.Name)

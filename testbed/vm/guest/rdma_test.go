@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
 // What is traced, with its number of iterations. perftest's event loop hangs
@@ -145,7 +146,7 @@ func functions(t *testing.T, got *traced) {
 			t.Fatalf("%q: %v", line, err)
 		}
 		checked++
-		i := slices.IndexFunc(got.Probes, func(p probe) bool { return p.Name == name && strings.HasSuffix(p.Library, library) })
+		i := slices.IndexFunc(got.Probes, func(p outcome.Probe) bool { return p.Name == name && strings.HasSuffix(p.Library, library) })
 		if i < 0 {
 			t.Errorf("%s is at %s+%#x, and has no probe", name, library, offset)
 			continue

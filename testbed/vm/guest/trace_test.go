@@ -1,9 +1,7 @@
 package guest
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,52 +9,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rdmatrace/rdmatrace/capture"
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
-// A report is what --json prints, as far as tests need it: export/schema.md.
-type (
-	books struct {
-		Posted, Completed, Outstanding, Flushed, Lost, Excluded, Unsignalled, Bytes int64
-	}
-	distribution struct {
-		Count   int64
-		TotalNS int64 `json:"total_ns"`
-		MinNS   int64 `json:"min_ns"`
-	}
-	classes struct {
-		Software, Interrupt, Scheduling, Wire distribution
-	}
-	culprit struct {
-		Name    string
-		TotalNS int64 `json:"total_ns"`
-	}
-	cause struct {
-		TotalNS int64 `json:"total_ns"`
-		Count   int64
-		Who     []culprit
-	}
-	probe struct {
-		Name, Kind, Library, Offset, Source, Error string
-	}
-	totals struct {
-		Latency   distribution
-		Undecided distribution
-		Classes   classes
-		Causes    map[string]cause
-	}
-	report struct {
-		totals
-		WRs         books
-		Kinds       map[string]books
-		Received    totals
-		DoneSources map[string]int64 `json:"done_sources"`
-		Losses      map[string]uint64
-		Doubts      []string
-		Probes      []probe
-	}
-)
+// report is what rdmatrace printed.
+type report struct{ outcome.Report }
 
 // tracing is rdmatrace at work.
 type tracing struct {
@@ -128,26 +86,11 @@ func (tr *tracing) result(t *testing.T) *traced {
 	if err := json.Unmarshal([]byte(tr.stdout.String()), &got.report); err != nil {
 		t.Fatalf("the summary is no JSON: %v\n%.300s", err, tr.stdout.String())
 	}
-	f, err := os.Open(tr.capture)
-	if err != nil {
+	var err error
+	if got.events, got.ctx, err = outcome.ReadCapture(tr.capture); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	r, err := capture.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		var e event.Event
-		switch err := r.Next(&e); {
-		case errors.Is(err, io.EOF) && !r.Cut():
-			got.ctx = r.Context()
-			return got
-		case err != nil:
-			t.Fatalf("%s: %v, cut %v", tr.capture, err, r.Cut())
-		}
-		got.events = append(got.events, e)
-	}
+	return got
 }
 
 // sees waits until the capture under way holds so many completions.
@@ -155,27 +98,8 @@ func (tr *tracing) sees(t *testing.T, completions int) {
 	t.Helper()
 	waitFor(t, "completions in the capture", func() bool {
 		tr.running(t)
-		names, _ := filepath.Glob(tr.capture + ".*.tmp")
-		if len(names) != 1 {
-			return false
-		}
-		b, err := os.ReadFile(names[0])
-		return err == nil && countCompletions(b) >= completions
+		return outcome.Completions(tr.capture) >= completions
 	})
-}
-
-func countCompletions(b []byte) (n int) {
-	r, err := capture.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return 0
-	}
-	var e event.Event
-	for r.Next(&e) == nil {
-		if e.Kind == event.KindCompletion {
-			n++
-		}
-	}
-	return n
 }
 
 // sound fails the test where the books don't balance, the classes don't add up
@@ -183,7 +107,7 @@ func countCompletions(b []byte) (n int) {
 func (r *report) sound(t *testing.T) {
 	t.Helper()
 	for name, b := range r.Kinds {
-		if b.Posted != b.Completed+b.Outstanding+b.Flushed+b.Lost+b.Excluded {
+		if !b.Balanced() {
 			t.Errorf("the books of kind %s do not balance: %+v", name, b)
 		}
 	}
@@ -195,18 +119,9 @@ func (r *report) sound(t *testing.T) {
 			t.Errorf("%d %s", n, name)
 		}
 	}
-	for name, s := range map[string]totals{"sends": r.totals, "receives": r.Received} {
-		c := s.Classes
-		parts := []distribution{s.Undecided, c.Software, c.Interrupt, c.Scheduling, c.Wire}
-		sum := int64(0)
-		for _, d := range parts {
-			sum += d.TotalNS
-			if d.MinNS < 0 {
-				t.Errorf("%s: a part is negative: %+v", name, d)
-			}
-		}
-		if sum != s.Latency.TotalNS {
-			t.Errorf("%s: latency %d ns, its parts %d", name, s.Latency.TotalNS, sum)
+	for name, totals := range map[string]*outcome.Totals{"sends": &r.Totals, "receives": &r.Received} {
+		if err := totals.AddUp(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

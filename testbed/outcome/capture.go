@@ -1,0 +1,62 @@
+package outcome
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/rdmatrace/rdmatrace/capture"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// ReadCapture returns what a whole capture file holds. One that is cut off is an
+// error.
+func ReadCapture(path string) ([]event.Event, *event.Context, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	r, err := capture.NewReader(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var events []event.Event
+	for {
+		var e event.Event
+		switch err := r.Next(&e); {
+		case errors.Is(err, io.EOF) && !r.Cut():
+			return events, r.Context(), nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("%s: %w, cut %v", path, err, r.Cut())
+		}
+		events = append(events, e)
+	}
+}
+
+// Completions is how many the capture under way holds, which gets the name path
+// when it is whole; 0 as long as there is none.
+func Completions(path string) (n int) {
+	names, _ := filepath.Glob(path + ".*.tmp")
+	if len(names) != 1 {
+		return 0
+	}
+	b, err := os.ReadFile(names[0])
+	if err != nil {
+		return 0
+	}
+	r, err := capture.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return 0
+	}
+	var e event.Event
+	for r.Next(&e) == nil {
+		if e.Kind == event.KindCompletion {
+			n++
+		}
+	}
+	return n
+}
