@@ -46,12 +46,14 @@ func unblamed(t *testing.T, s *seen, ns int64) {
 
 func nobody(*measuredWR) int64 { return 0 }
 
-// deepQueue: many small ones are in flight on a long wire; none waits for another.
-func deepQueue(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=50000")
-	s := d.watch(t, d.job(t, "oracle-poller depth=16"), 3000)
-	quiet(t, s)
-	m.fill(s, attribution.SendQueue, nobody)
+// silent is a job none of whose work requests waits behind another.
+func silent(device, job string, completions int) func(*testing.T, matrix) {
+	return func(t *testing.T, m matrix) {
+		d := spinning(t, device)
+		s := d.watch(t, d.job(t, job), completions)
+		quiet(t, s)
+		m.fill(s, attribution.SendQueue, nobody)
+	}
 }
 
 // lazy: completions are taken late, and nobody needs them.
@@ -61,23 +63,6 @@ func lazy(t *testing.T, m matrix) {
 	unblamed(t, s, 16*20_000)
 	atLeast(t, 0.9, s.wrs, "not proven to be needed", func(w *measuredWR) bool { return w.Demand == attribution.Unproven })
 	quiet(t, s)
-}
-
-// notified: a notification of 0 bytes behind an unsignalled WRITE in the same
-// call is as long as that takes; it does not wait for it.
-func notified(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller op=write_imm size=0 big=262144"), 1000)
-	quiet(t, s)
-	m.fill(s, attribution.SendQueue, nobody)
-}
-
-// sharedPort: two queue pairs send at once, over one port.
-func sharedPort(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller links=2 size=65536"), 2000)
-	quiet(t, s)
-	m.fill(s, attribution.SendQueue, nobody)
 }
 
 // idle: a job that sleeps with nothing in flight is not late.
