@@ -1,6 +1,7 @@
 package tracer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 	"github.com/rdmatrace/rdmatrace/tracer/place"
@@ -262,17 +264,22 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 			}
 		}
 	}
-	// Returns come first: a return without its entry is ignored.
-	slices.SortStableFunc(order, func(x, y *batch) int {
-		switch {
-		case x.ret == y.ret:
-			return 0
-		case x.ret:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(order, func(x, y *batch) int { return cmp.Compare(x.turn(), y.turn()) })
 	return order
+}
+
+// turn is when a batch is attached, among others. In a process that runs, what
+// comes first is hit while the rest is still missing. So returns come first: one
+// without its entry is ignored. The start of a bracket of builders comes last:
+// without it they are ignored, and once it is seen all of them are.
+func (b *batch) turn() int {
+	switch {
+	case b.ret:
+		return 0
+	case b.program == bpf.RdmaProgBuildStart:
+		return 2
+	}
+	return 1
 }
 
 func (b *batch) has(s site) bool {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
@@ -47,6 +48,20 @@ func TestNoProbesUnderAFilter(t *testing.T) {
 		if n != 0 || errors.Is(err, errNoReturnProbes) != test.refused || errors.Is(err, os.ErrNotExist) == test.refused {
 			t.Errorf("%+v: %d attached, %v", test, n, err)
 		}
+	}
+}
+
+// TestTurns: in a process that runs, a probe is not hit before those without
+// which its record would be half of one.
+func TestTurns(t *testing.T) {
+	lib := &locate.Library{Path: "lib.so"}
+	fns := locate.Functions{
+		{Library: lib, Verb: locate.WRStart, Offset: 16}, {Library: lib, Verb: locate.WRRDMAWrite, Offset: 32},
+		{Library: lib, Verb: locate.WRSetSGE, Offset: 48}, {Library: lib, Verb: locate.WRComplete, Offset: 64},
+	}
+	batches := newAttacher(&kernel{}, &links{}, 1, locate.Host{}).plan(lib, fns, nil)
+	if n := len(batches); n != 5 || !batches[0].ret || batches[n-1].program != bpf.RdmaProgBuildStart {
+		t.Errorf("%d batches, the first at a return: %v, the last: %s", n, batches[0].ret, batches[n-1].program)
 	}
 }
 
