@@ -38,6 +38,9 @@ ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool s
 	t = now_ns();
 	if (op < MLX5_CQE_REQ_ERR)      /* an error entry has its syndrome there */
 		e->timestamp = htobe64(clock_stamp(t));
+	while (now_ns() - t < c->stall)
+		;
+	c->stall = 0;
 	memcpy(dst, e, 56);
 	/* The last 8 bytes hold the owner bit. */
 	__atomic_store_n((uint64_t *)(dst + 56), last, __ATOMIC_RELEASE);

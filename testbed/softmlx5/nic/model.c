@@ -63,6 +63,8 @@ static bool eligible(const struct qp *q, const struct wr *w)
 	if (param.slow_op != SLOW_ANY && param.slow_op != w->opcode)
 		return false;
 	switch (param.slow_stage) {
+	case STAGE_STAMP:
+		return w->signaled;
 	case STAGE_EVENT:
 		return w->signaled && q->scq->chan >= 0;
 	case STAGE_RNR:

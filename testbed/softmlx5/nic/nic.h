@@ -117,6 +117,7 @@ struct cq {
 	ns_t event_after;       /* the next event is held back until then; 0: is not */
 	ns_t event_fault;       /* because of an injected delay so long */
 	bool event_held;        /* it did hold one back */
+	ns_t stall;             /* the next entry is written so long after its stamp */
 	ns_t last_cqe;
 	bool held;              /* it became visible over HELD_NS after its stamp */
 };

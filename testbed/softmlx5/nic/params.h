@@ -13,6 +13,7 @@ enum slow_stage {
 	STAGE_EVENT,            /* completed in time, only the event is late */
 	STAGE_RNR,              /* told once that no receive is posted */
 	STAGE_RETRANSMIT,       /* lost once */
+	STAGE_STAMP,            /* stamped in time, its entry is written late */
 };
 enum poll_mode { POLL_SLEEP, POLL_SPIN };
 enum link_kind { LINK_IB, LINK_ETH };

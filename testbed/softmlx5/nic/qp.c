@@ -134,6 +134,8 @@ static ns_t push_cqe(struct qp *q, struct wr *w)
 	struct cq *c = q->scq;
 	ns_t t;
 
+	if (w->slow && w->stage == STAGE_STAMP)
+		c->stall = w->fault;
 	e.srqn_uidx = htobe32(q->uidx);
 	e.wqe_counter = htobe16(w->idx);
 	e.sop_drop_qpn = htobe32((uint32_t)w->opcode << 24 | q->qpn);
