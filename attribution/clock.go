@@ -1,6 +1,9 @@
 package attribution
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // deviceClock aligns the clock of a device, which stamps CQEs, to the host's.
 //
@@ -14,8 +17,10 @@ import "math/bits"
 // Per stretch of time (an epoch) only the two bounds that bind are kept. Pairs
 // of them, a lower one and a later upper one and the other way round, bound the
 // rate; the rate carries the offsets of the latest epochs to the present.
-// Bounds are facts, so one that lies outside the band means that the clock was
-// stepped, if it goes on like that, and a broken time stamp if not.
+// Upper bounds are facts; a lower one is false if its entry came out late after
+// its stamp (the bus stalls, or the machine below a software device), so one in
+// some may be. One that lies outside the band means that the clock was stepped,
+// if it goes on like that, and a broken or late stamp if not.
 type deviceClock struct {
 	started  bool
 	realTime bool
@@ -29,6 +34,8 @@ type deviceClock struct {
 	rateHigh uint64
 	foreign  int // samples in a row that cannot be of the same clock
 	outside  int // samples in a row outside the band
+	early    int // times a sample was reaped before the band begins, of late
+	agreed   int // samples inside the band, ever
 	inside   int // samples inside the band since the last start, up to clockProven
 	suspects [clockSuspects]clockSample
 	steps    int64
@@ -44,8 +51,10 @@ const (
 	clockEpochs   = 64
 	clockUsed     = 8  // epochs that convert looks at
 	clockAnew     = 16 // epochs after which the rate is bounded anew
+	clockDissent  = 16 // one lower bound in so many may be false
 	clockSuspects = 8
 	clockAgree    = 6       // of these, so many must agree on a new offset
+	clockAstray   = 8       // times samples before the band prove it wrong
 	clockTrusted  = 16      // samples that agreed before the band is believed
 	clockProven   = 256     // samples that agreed before a contradiction is the clock's
 	epochNS       = 1 << 25 // about 34 ms of host time
@@ -81,6 +90,9 @@ type epoch struct {
 	low, high clockBound
 	first     int64  // device time of its first sample
 	begin     uint64 // host time of its first sample
+	// What low says of the rate with the upper bounds of the others: with
+	// earlier ones the rate is at least so much, with later ones at most.
+	rateLow, rateHigh uint64
 }
 
 // clockBound says that host time t is before, or after, device time at.
@@ -141,16 +153,35 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 	s := clockSample{at, low, high}
 	from, to, ok := d.band(at)
 	if d.kept > 0 && (!ok || high+writeLag < from || low > to+writeLag) {
-		d.suspects[d.outside] = s
-		if d.outside++; d.outside == clockSuspects {
-			d.restart()
-		}
+		d.suspect(s, ok && high+writeLag < from)
 		return
 	}
 	d.outliers += int64(d.outside)
 	d.outside = 0
 	d.inside = min(d.inside+1, clockProven)
+	if d.agreed++; d.agreed%clockProven == 0 {
+		d.early /= 2
+	}
 	d.add(s, to-from)
+}
+
+// suspect a sample outside the band. One that was reaped before the band begins
+// is proof, and what begins the band is not: entries that came out late may have
+// led it astray so far that most samples, reaped late, still agree with it.
+func (d *deviceClock) suspect(s clockSample, early bool) {
+	d.suspects[d.outside] = s
+	if d.outside++; d.outside == clockSuspects {
+		d.restart()
+		return
+	}
+	if early && d.outside == 1 {
+		d.early++
+	}
+	if d.early == clockAstray {
+		d.outliers += int64(d.outside)
+		d.kept, d.samples, d.outside, d.inside, d.early = 0, 0, 0, 0, 0
+		d.forgetRate()
+	}
 }
 
 // restart after a step: the offset is that of the samples outside the band, the
@@ -175,7 +206,7 @@ func (d *deviceClock) restart() {
 		d.steps++
 	}
 	d.outliers += int64(d.outside - n)
-	d.kept, d.samples, d.outside, d.inside = 0, 0, 0, 0
+	d.kept, d.samples, d.outside, d.inside, d.early = 0, 0, 0, 0, 0
 	for i, s := range d.suspects {
 		if agreed&(1<<i) != 0 {
 			d.add(s, 0)
@@ -211,7 +242,7 @@ func (d *deviceClock) add(s clockSample, width uint64) {
 	// A stamp is rounded down: the CQE came before the next unit.
 	low, high := clockBound{s.at + 1, s.low}, clockBound{s.at, s.high}
 	if d.samples == 0 {
-		*c = epoch{low, high, s.at, s.high}
+		*c = epoch{low: low, high: high, first: s.at, begin: s.high}
 	} else {
 		rate := middle(d.rateLow, d.rateHigh)
 		if int64(low.t-c.low.t) > scale(low.at-c.low.at, rate) {
@@ -234,15 +265,15 @@ func (d *deviceClock) close() {
 	d.count++
 	d.kept = min(d.kept+1, clockEpochs)
 	d.samples = 0
-	from := 1
 	if d.count%clockAnew == 0 {
-		// What epochs said that are not kept any more is forgotten.
-		d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
-		from = d.kept
+		d.pairAll()
+	} else {
+		d.pair(0)
 	}
-	for d.boundRate(from); d.tightLow > d.tightHigh && d.kept > 2; d.boundRate(d.kept) {
+	for d.boundRate(); d.tightLow > d.tightHigh && d.kept > 2; d.boundRate() {
 		d.kept /= 2 // the rate has changed
 		d.forgetRate()
+		d.pairAll()
 	}
 	if d.tightLow > d.tightHigh {
 		d.forgetRate()
@@ -256,25 +287,53 @@ func (d *deviceClock) epoch(i int) *epoch {
 	return &d.epochs[(d.count-1-i)%clockEpochs]
 }
 
-// boundRate bounds the rate by the latest epochs, paired with all before them.
-func (d *deviceClock) boundRate(latest int) {
-	for i := range latest {
-		for j := i + 1; j < d.kept; j++ {
-			d.boundBy(d.epoch(j), d.epoch(i))
-		}
+// pairAll forgets what epochs said that are not kept any more.
+func (d *deviceClock) pairAll() {
+	for i := d.kept - 1; i >= 0; i-- {
+		d.pair(i)
 	}
 }
 
-// boundBy uses an earlier and a later epoch: the line passes above a lower
-// bound and below an upper one. An upper bound is one of the stamp too; a lower
-// one is of the entry, which was written after its stamp.
-func (d *deviceClock) boundBy(a, b *epoch) {
-	if units, ns := b.low.at-a.high.at, int64(b.low.t-a.high.t)-writeLag; units > 0 && ns > 0 {
-		d.tightLow = max(d.tightLow, ratio(uint64(ns), uint64(units)))
+// pair the i-th latest epoch with all before it.
+func (d *deviceClock) pair(i int) {
+	b := d.epoch(i)
+	b.rateLow, b.rateHigh = fastestRate, slowestRate
+	for j := i + 1; j < d.kept; j++ {
+		d.epoch(j).boundRate(b)
 	}
-	if units, ns := b.high.at-a.low.at, int64(b.high.t-a.low.t)+writeLag; units > 0 && ns > 0 {
-		d.tightHigh = min(d.tightHigh, ratio(uint64(ns), uint64(units))+1)
+}
+
+// boundRate of the clock by what an earlier and a later epoch say: the line
+// passes above a lower bound and below an upper one. An upper bound is one of
+// the stamp too; a lower one is of the entry, which was written after its stamp.
+func (e *epoch) boundRate(later *epoch) {
+	if units, ns := later.low.at-e.high.at, int64(later.low.t-e.high.t)-writeLag; units > 0 && ns > 0 {
+		later.rateLow = max(later.rateLow, ratio(uint64(ns), uint64(units)))
 	}
+	if units, ns := later.high.at-e.low.at, int64(later.high.t-e.low.t)+writeLag; units > 0 && ns > 0 {
+		e.rateHigh = min(e.rateHigh, ratio(uint64(ns), uint64(units))+1)
+	}
+}
+
+// boundRate by the epochs that are kept, but for the dissent ones that
+// says most: an entry may come out so late after its stamp that its lower
+// bound is false, and those are the bounds that would decide.
+func (d *deviceClock) boundRate() {
+	var lows, highs [clockEpochs]uint64
+	for i := range d.kept {
+		lows[i], highs[i] = d.epoch(i).rateLow, d.epoch(i).rateHigh
+	}
+	slices.Sort(lows[:d.kept])
+	slices.Sort(highs[:d.kept])
+	skip := dissent(d.kept)
+	d.tightLow = max(d.priorLow, lows[d.kept-1-skip])
+	d.tightHigh = min(d.priorHigh, highs[skip])
+}
+
+// dissent is how many of n lower bounds may be false. Of two, neither can be
+// told to be.
+func dissent(n int) int {
+	return (n + clockDissent - 3) / clockDissent
 }
 
 // ratio is ns/units as a rate.
@@ -324,13 +383,23 @@ func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 	if d.kept == 0 {
 		return 0, 0, false
 	}
-	from, to := int64(0), int64(maxTime)
-	if d.samples > 0 {
-		from, to = d.current.bound(at, d.rateLow, d.rateHigh)
+	// dissent leaves out one of 3 to 18 lower bounds.
+	most, second, to := int64(0), int64(0), int64(maxTime)
+	use := func(e *epoch) {
+		f, t := e.bound(at, d.rateLow, d.rateHigh)
+		most, second, to = max(most, f), max(second, min(most, f)), min(to, t)
 	}
-	for i := range min(d.kept, clockUsed) {
-		f, t := d.epoch(i).bound(at, d.rateLow, d.rateHigh)
-		from, to = max(from, f), min(to, t)
+	n := min(d.kept, clockUsed)
+	for i := range n {
+		use(d.epoch(i))
+	}
+	if d.samples > 0 {
+		use(&d.current)
+		n++
+	}
+	from := most
+	if dissent(n) > 0 {
+		from = second
 	}
 	if from > to+contradiction {
 		return 0, 0, false

@@ -14,6 +14,7 @@ import (
 var programs = []struct{ name, argv, device string }{
 	{"write_lat", "ib_write_lat -s 64 -n 4000000", ""},
 	{"write_lat old", "ib_write_lat --use_old_post_send -s 64 -n 4000000", ""},
+	{"write_lat stalled", "ib_write_lat -s 64 -n 4000000", "SLOW_STAGE=stamp SLOW_EVERY=150 SLOW_NS=5000"},
 	{"read_lat", "ib_read_lat -s 4096 -n 4000000", ""},
 	{"read_lat old", "ib_read_lat --use_old_post_send -s 4096 -n 4000000", ""},
 	{"send_lat", "ib_send_lat -s 512 -n 4000000", ""},
