@@ -178,6 +178,13 @@ func (f *follower) adopting() bool {
 	return f.newborn > 0
 }
 
+// awaits reports whether such a change of a process waits to be handled.
+func (f *follower) awaits(what changeKind, pid int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.pending, func(c change) bool { return c.what == what && c.pid == uint32(pid) })
+}
+
 // stop ends the work; what is pending stays undone.
 func (f *follower) stop() {
 	f.cancel()
@@ -245,8 +252,9 @@ func (f *follower) handle(c change) (err error) {
 		}
 		return fmt.Errorf("find code of process %d after it changed: %w", tg.pid, err)
 	}
-	n, err := tg.attach.attach(fns)
-	if n > 0 && c.what == newLibrary && !tg.ours {
+	_, err = tg.attach.attach(fns)
+	if c.what == newLibrary && !tg.ours {
+		tg.behind = tg.behind || len(fns) > 0
 		err = errors.Join(err, f.catchUp(tg))
 	}
 	if tg.hasEnded() {
@@ -256,8 +264,14 @@ func (f *follower) handle(c change) (err error) {
 }
 
 // catchUp finds what a process that could not be held made between loading a
-// library and the probes in it.
+// library and the probes in it. Programs load a provider after the other: one
+// look after the last does. It is due even if no function was added: those of a
+// provider count as soon as there is a context of it, which may be there now.
 func (f *follower) catchUp(tg *target) error {
+	if !tg.behind || f.awaits(newLibrary, tg.pid) {
+		return nil
+	}
+	tg.behind = false
 	if err := tg.lookAgain(f.ctx); err != nil {
 		return err
 	}

@@ -104,24 +104,16 @@ func TestLateInRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	posts, completions := 0, 0
-	err = tr.Run(ctx, func(e *event.Event) error {
+	runUntil(t, tr, func(e *event.Event) bool {
 		switch e.Kind {
 		case event.KindWR:
 			posts++
 		case event.KindCompletion:
 			completions++
 		}
-		if posts > 1000 && completions > 1000 {
-			cancel()
-		}
-		return nil
+		return posts > 1000 && completions > 1000
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	for _, n := range tr.Context().Notes {
 		t.Logf("note: %s", n)
 	}
@@ -160,6 +152,8 @@ func TestFollowerIsBounded(t *testing.T) {
 
 // stuckFinder looks for ever, until it is told to stop.
 type stuckFinder struct{ finder }
+
+func (stuckFinder) Refresh() (bool, error) { return false, nil }
 
 func (stuckFinder) Scan(ctx context.Context, _ locate.Options) (*locate.Snapshot, error) {
 	<-ctx.Done()

@@ -1,7 +1,6 @@
 package tracer
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -78,29 +77,20 @@ func recordSwitch(t *testing.T, cfg Config) *recording {
 		}
 		return n
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	rec := &recording{}
 	sites, last := 0, uint64(0)
-	err = tr.Run(ctx, func(e *event.Event) error {
-		if rec.events = append(rec.events, *e); len(rec.events) == tooMany {
-			return errTooMany
-		}
+	runUntil(t, tr, func(e *event.Event) bool {
+		rec.events = append(rec.events, *e)
 		if !bySite(e) {
-			return nil
+			return false
 		}
-		if sites++; sites%200 == 0 {
-			now := runs()
-			if now == last {
-				cancel()
-			}
-			last = now
+		if sites++; sites%200 != 0 {
+			return false
 		}
-		return nil
+		before := last
+		last = runs()
+		return last == before
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	rec.context = tr.Context()
 	// What was taken out is not put back when the functions are found again.
 	for _, tg := range tr.targets.list() {
@@ -179,28 +169,21 @@ func TestPollFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	sites, after, events := 0, 0, 0
-	err = tr.Run(ctx, func(e *event.Event) error {
-		switch events++; {
-		case events == tooMany:
-			return errTooMany
+	sites, after := 0, 0
+	runUntil(t, tr, func(e *event.Event) bool {
+		switch {
 		case e.Kind != event.KindCompletion:
 		case bySite(e):
 			if sites++; sites == 500 {
-				return spoil(tr.kernel)
+				if err := spoil(tr.kernel); err != nil {
+					t.Error(err)
+				}
 			}
 		case sites >= 500:
-			if after++; after == 100 {
-				cancel()
-			}
+			after++
 		}
-		return nil
+		return after == 100
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	notes := strings.Join(tr.Context().Notes, "\n")
 	if err := tr.Close(); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,10 +17,36 @@ import (
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
 
-// tooMany events without what a test waits for: it will not come any more.
-const tooMany = 2_000_000
+// tooMany events, or patience, without what a test waits for: it will not come
+// any more.
+const (
+	tooMany  = 2_000_000
+	patience = 2 * time.Minute
+)
 
-var errTooMany = fmt.Errorf("what the test waits for did not come within %d events", tooMany)
+// runUntil traces until enough says so.
+func runUntil(t *testing.T, tr *Tracer, enough func(*event.Event) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	events, done := 0, false
+	err := tr.Run(ctx, func(e *event.Event) error {
+		if events++; enough(e) {
+			done = true
+			cancel()
+		}
+		if events == tooMany && !done {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if !done {
+		t.Errorf("what the test waits for did not come in %d events", events)
+	}
+}
 
 // recordUntil traces until enough says so.
 func recordUntil(t *testing.T, cfg Config, enough func(*event.Event) bool) *recording {
@@ -28,22 +55,11 @@ func recordUntil(t *testing.T, cfg Config, enough func(*event.Event) bool) *reco
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	rec := &recording{}
-	err = tr.Run(ctx, func(e *event.Event) error {
+	runUntil(t, tr, func(e *event.Event) bool {
 		rec.events = append(rec.events, *e)
-		switch {
-		case enough(e):
-			cancel()
-		case len(rec.events) == tooMany:
-			return errTooMany
-		}
-		return nil
+		return enough(e)
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	rec.context = tr.Context()
 	if err := tr.Close(); err != nil {
 		t.Error(err)

@@ -43,6 +43,9 @@ type target struct {
 	layoutsKnown   bool
 	newQPs, newCQs []uint64
 
+	// behind: it loaded libraries since the last look at what it made.
+	behind bool
+
 	facts   event.Target
 	threads []event.Thread
 }
@@ -119,11 +122,14 @@ func (tg *target) place(k *kernel, l *links, cfg *Config) error {
 	return tg.learnLayouts(k, tg.snap.MLX5)
 }
 
-// lookAgain finds what the process made between the first look and the probes:
-// what it makes from now on, they see.
+// lookAgain finds what the process loaded and made between the first look and
+// the probes: what it makes from now on, they see.
 func (tg *target) lookAgain(ctx context.Context) error {
 	if tg.ours {
 		return nil // it stood still
+	}
+	if _, err := tg.finder.Refresh(); err != nil {
+		return err
 	}
 	snap, err := tg.finder.Scan(ctx, locate.Options{})
 	if err != nil {
