@@ -19,9 +19,12 @@ static void check_overrun(struct cq *c)
 }
 
 /*
- * The stamp is taken before the entry is written, as it is a part of it.  That
- * takes some 100 ns, unless the machine below ours runs something else then.
+ * The stamp is a part of the entry, so it is taken before that becomes visible,
+ * and taken again where the machine below ours ran something else meanwhile.
+ * Right before the owner bit that shows only afterwards.
  */
+#define STAMP_NS 200            /* what taking it takes, at most */
+#define STAMP_TRIES 8           /* on a machine where it takes longer */
 #define HELD_NS 1000
 
 ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool solicited)
@@ -29,19 +32,22 @@ ns_t cq_push(struct cq *c, struct mlx5_cqe64 *e, uint8_t op, uint8_t fmt, bool s
 	size_t n = c->pi & (c->ncqe - 1);
 	/* Of a 128 byte entry, the second half is what everybody reads. */
 	uint8_t *dst = c->buf + n * c->cqe_size + (c->cqe_size - sizeof(*e));
+	int tries = STAMP_TRIES;
 	uint64_t last;
 	ns_t t;
 
 	check_overrun(c);
 	e->op_own = op << 4 | fmt | !!(c->pi & c->ncqe);
 	memcpy(&last, (char *)e + 56, 8);
-	t = now_ns();
-	if (op < MLX5_CQE_REQ_ERR)      /* an error entry has its syndrome there */
-		e->timestamp = htobe64(clock_stamp(t));
+	memcpy(dst, e, 56);
+	do {
+		t = now_ns();
+		if (op < MLX5_CQE_REQ_ERR)      /* an error entry has its syndrome there */
+			((struct mlx5_cqe64 *)dst)->timestamp = htobe64(clock_stamp(t));
+	} while (now_ns() - t > STAMP_NS && --tries);
 	while (now_ns() - t < c->stall)
 		;
 	c->stall = 0;
-	memcpy(dst, e, 56);
 	/* The last 8 bytes hold the owner bit. */
 	__atomic_store_n((uint64_t *)(dst + 56), last, __ATOMIC_RELEASE);
 	/* The entry has left the store buffer before the clock is read again, and
