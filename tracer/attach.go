@@ -33,12 +33,19 @@ func (l *links) add(more ...link.Link) {
 	l.all = append(l.all, more...)
 }
 
-// drop closes some of them now.
+// drop closes some of them now; those that close took are closed by that.
 func (l *links) drop(some ...link.Link) error {
+	var ours []link.Link
 	l.mu.Lock()
-	l.all = slices.DeleteFunc(l.all, func(one link.Link) bool { return slices.Contains(some, one) })
+	l.all = slices.DeleteFunc(l.all, func(one link.Link) bool {
+		if !slices.Contains(some, one) {
+			return false
+		}
+		ours = append(ours, one)
+		return true
+	})
 	l.mu.Unlock()
-	return closeAll(some)
+	return closeAll(ours)
 }
 
 func (l *links) close() error {

@@ -122,6 +122,39 @@ func TestLateInRunning(t *testing.T) {
 	}
 }
 
+// TestStarting attaches to programs that are about to open their device: they
+// load libraries and make queues before, between and after the looks at them.
+func TestStarting(t *testing.T) {
+	for _, library := range []string{"/libibverbs.", libmlx5} {
+		t.Run(library, func(t *testing.T) {
+			d := startDevice(t, slowLatency...)
+			_, line := d.server("ib_write_lat", "-n", "5000000")
+			client := start(t, onDevice(line...)...)
+			pid := client.cmd.Process.Pid
+			waitFor(t, "the client to load "+library, func() bool {
+				return gone(pid) || commOf(pid) == "ib_write_lat" && len(codeOf(pid, library)) > 0
+			})
+			tr, err := New(t.Context(), Config{PIDs: []int{pid}, Host: locate.Host{WaitForVerbs: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			posts, completions := 0, 0
+			runUntil(t, tr, func(e *event.Event) bool {
+				switch e.Kind {
+				case event.KindWR:
+					posts++
+				case event.KindCompletion:
+					completions++
+				}
+				return posts > 100 && completions > 100
+			})
+			if err := tr.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestPIDNamespace(t *testing.T) {
 	if err := checkPIDNamespace("/proc/self/ns/pid"); err != nil {
 		t.Error(err)
