@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
@@ -180,6 +181,51 @@ func TestFollowerIsBounded(t *testing.T) {
 	}
 	if len(f.pending) != maxPending || len(f.notes) != maxNotes {
 		t.Errorf("%d changes wait, %d notes", len(f.pending), len(f.notes))
+	}
+}
+
+// endingFinder looks at a process that ends right then.
+type endingFinder struct {
+	finder
+	end func()
+}
+
+func (f endingFinder) Scan(ctx context.Context, opt locate.Options) (*locate.Snapshot, error) {
+	s, err := f.finder.Scan(ctx, opt)
+	f.end()
+	return s, err
+}
+
+// TestOneOfTwoEnds: what is left of the processes given is traced.
+func TestOneOfTwoEnds(t *testing.T) {
+	d := startDevice(t)
+	_, short := d.pingpong()
+	_, long := d.pingpong()
+	shortPID, longPID := short.cmd.Process.Pid, long.cmd.Process.Pid
+	open := func(pid int) (finder, error) {
+		p, err := locate.Open(pid)
+		if err == nil && pid == shortPID {
+			return endingFinder{p, short.kill}, nil
+		}
+		return p, err
+	}
+	tr, err := New(t.Context(), Config{PIDs: []int{shortPID, longPID}, find: open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	runUntil(t, tr, func(e *event.Event) bool {
+		if e.Kind == event.KindCompletion && int(e.PID) == longPID {
+			n++
+		}
+		return n > 100
+	})
+	notes := strings.Join(tr.Context().Notes, "\n")
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(notes, "it ended while probes were placed") {
+		t.Errorf("the notes don't tell: %s", notes)
 	}
 }
 

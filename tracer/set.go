@@ -68,17 +68,19 @@ func (ts *targets) list() []*target {
 	return slices.Clone(ts.all)
 }
 
-// attach makes the processes targets of the programs and places the probes.
+// attach makes the processes targets of the programs and places the probes. One
+// of several that ends meanwhile is left out.
 func (ts *targets) attach(ctx context.Context, k *kernel, l *links) error {
-	for _, tg := range ts.list() {
-		if err := k.addTarget(uint32(tg.pid), tg.ours); err != nil {
+	all, left := ts.list(), 0
+	for i, tg := range all {
+		err := tg.begin(ctx, k, l, ts.cfg)
+		switch {
+		case err == nil:
+			left++
+		case ctx.Err() != nil, !tg.hasEnded(), left == 0 && i == len(all)-1:
 			return err
-		}
-		if err := tg.place(k, l, ts.cfg); err != nil {
-			return err
-		}
-		if err := tg.lookAgain(ctx); err != nil {
-			return err
+		default:
+			tg.notes = append(tg.notes, "it ended while probes were placed: nothing was traced of it")
 		}
 	}
 	ts.work = newFollower(ts, k, l)

@@ -101,6 +101,17 @@ func (tg *target) reopen(cfg *Config) error {
 	return err
 }
 
+// begin makes it a target of the programs, with its probes.
+func (tg *target) begin(ctx context.Context, k *kernel, l *links, cfg *Config) error {
+	if err := k.addTarget(uint32(tg.pid), tg.ours); err != nil {
+		return err
+	}
+	if err := tg.place(k, l, cfg); err != nil {
+		return err
+	}
+	return tg.lookAgain(ctx)
+}
+
 // place attaches what the first look found. A running process in which no
 // probe can be placed cannot be traced; one that begins has its code to come.
 func (tg *target) place(k *kernel, l *links, cfg *Config) error {
