@@ -37,7 +37,7 @@ var oracles = []struct {
 	{"handed off late", handedOff},
 	{"a proxy is late", lateProxy},
 	{"slow for a proxy", slowProxy},
-	{"deep queue on a long wire", silent("LAT_NS=50000", "oracle-poller depth=16", 3000)},
+	{"deep queue on a long wire", silent("LAT_NS=500000", "oracle-poller depth=16", 3000)},
 	{"reaped lazily", lazy},
 	// A notification of 0 bytes behind an unsignalled WRITE in the same call is as
 	// long as that takes; it does not wait for it.
