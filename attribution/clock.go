@@ -181,6 +181,7 @@ func (d *deviceClock) suspect(s clockSample, early bool) {
 		d.outliers += int64(d.outside)
 		d.kept, d.samples, d.outside, d.inside, d.early = 0, 0, 0, 0, 0
 		d.forgetRate()
+		d.add(s, 0)
 	}
 }
 

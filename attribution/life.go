@@ -18,6 +18,10 @@ const (
 func (e *Engine) queuePairEvent(r *rareRecord) {
 	what, a := r.object.Event, r.object.QP
 	qp := e.objects.queuePair(r.pid, a.Addr)
+	if qp != nil && what == event.ObjectFound {
+		e.foundKnown(qp, a, r.pid)
+		return
+	}
 	if qp != nil && (qp.num != a.Num && a.Num != 0 || what == event.ObjectCreated) {
 		e.retire(qp, r.time)
 		qp = nil
@@ -35,10 +39,29 @@ func (e *Engine) queuePairEvent(r *rareRecord) {
 	} else {
 		qp.learn(what, a)
 	}
-	if name, ok := e.objects.contexts[objectKey{r.pid, qp.context}]; ok {
+	e.nameDevice(qp, r.pid)
+	e.proveByState(qp, what, a, r.time)
+}
+
+// foundKnown adds what a look at the process says of a queue pair that was met
+// already. The look took its time: what was seen of it since is newer, be it its
+// state or that it is another one now.
+func (e *Engine) foundKnown(qp *queuePair, a *event.QP, pid uint32) {
+	if qp.num != a.Num {
+		return
+	}
+	state := qp.state
+	qp.learn(event.ObjectFound, a)
+	if state != qpReset {
+		qp.state = state
+	}
+	e.nameDevice(qp, pid)
+}
+
+func (e *Engine) nameDevice(qp *queuePair, pid uint32) {
+	if name, ok := e.objects.contexts[objectKey{pid, qp.context}]; ok {
 		qp.device = name
 	}
-	e.proveByState(qp, what, a, r.time)
 }
 
 // proveByState anchors queues in states in which they are empty. A queue pair

@@ -209,6 +209,17 @@ var pairings = []pairing{
 		want: "0@40", send: "1 1 0 0 0 0",
 	},
 	{
+		name: "a look that took long tells what was before",
+		tape: func(t *tape) {
+			t.made()
+			t.post(worker, 10, 11, wr{id: 7})
+			t.qp(20, event.ObjectFound, func(q *event.QP) { q.State = 1 })
+			t.qp(21, event.ObjectFound, func(q *event.QP) { q.State, q.Num = 1, 77 })
+			t.reap(worker, 38, 40, event.Verb{WRID: 7}, 0)
+		},
+		want: "0@40", send: "1 1 0 0 0 0",
+	},
+	{
 		name: "sq_sig_all is found out",
 		tape: func(t *tape) {
 			t.qp(1, event.ObjectCreated, func(q *event.QP) { q.SigAll = 2 })
