@@ -83,6 +83,9 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 func (f *follower) begin() {
 	f.idle.Go(f.run)
 	for _, tg := range f.targets.list() {
+		if tg.hasEnded() {
+			continue // its number may be another's
+		}
 		f.add(change{what: newTarget, pid: uint32(tg.pid)})
 	}
 }
@@ -250,11 +253,12 @@ func (f *follower) handle(c change) (err error) {
 		if tg.hasEnded() {
 			return nil
 		}
-		return fmt.Errorf("find code of process %d after it changed: %w", tg.pid, err)
+		err = fmt.Errorf("find code of process %d after it changed: %w", tg.pid, err)
+	} else {
+		_, err = tg.attach.attach(fns)
 	}
-	_, err = tg.attach.attach(fns)
 	if c.what == newLibrary && !tg.ours {
-		tg.behind = tg.behind || len(fns) > 0
+		tg.load(fns)
 		err = errors.Join(err, f.catchUp(tg))
 	}
 	if tg.hasEnded() {
@@ -271,14 +275,26 @@ func (f *follower) catchUp(tg *target) error {
 	if !tg.behind || f.awaits(newLibrary, tg.pid) {
 		return nil
 	}
-	tg.behind = false
+	begin := monotonic()
 	if err := tg.lookAgain(f.ctx); err != nil {
 		return err
 	}
+	tg.behind = false
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.found = append(f.found, found(tg.pid, tg.snap, monotonic())...)
+	f.found = append(f.found, found(tg.pid, tg.snap, begin)...)
 	return nil
+}
+
+// load notes libraries with functions that are new to the process. One that it
+// loads time and again has its probes.
+func (tg *target) load(fns locate.Functions) {
+	for _, fn := range fns {
+		if !tg.loaded[fn.Library.FileID] {
+			tg.loaded[fn.Library.FileID] = true
+			tg.behind = true
+		}
+	}
 }
 
 // takeFound are the events of objects that were found, each once.

@@ -44,7 +44,7 @@ func runUntil(t *testing.T, tr *Tracer, enough func(*event.Event) bool) {
 		t.Error(err)
 	}
 	if !done {
-		t.Errorf("what the test waits for did not come in %d events", events)
+		t.Errorf("what the test waits for did not come in %d events (%v)", events, ctx.Err())
 	}
 }
 

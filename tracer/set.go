@@ -77,7 +77,7 @@ func (ts *targets) attach(ctx context.Context, k *kernel, l *links) error {
 		switch {
 		case err == nil:
 			left++
-		case ctx.Err() != nil, !tg.hasEnded(), left == 0 && i == len(all)-1:
+		case ctx.Err() != nil, left == 0 && i == len(all)-1, !tg.ends():
 			return err
 		default:
 			tg.notes = append(tg.notes, "it ended while probes were placed: nothing was traced of it")
@@ -90,6 +90,9 @@ func (ts *targets) attach(ctx context.Context, k *kernel, l *links) error {
 // found emits what exists when the gate opens.
 func (ts *targets) found(now uint64, sink func(*event.Event) error) error {
 	for _, tg := range ts.list() {
+		if tg.hasEnded() {
+			continue
+		}
 		if err := deliver(found(tg.pid, tg.snap, now), sink); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/image"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
@@ -43,8 +44,10 @@ type target struct {
 	layoutsKnown   bool
 	newQPs, newCQs []uint64
 
-	// behind: it loaded libraries since the last look at what it made.
+	// behind: it loaded libraries since the last look at what it made, such as
+	// it had not loaded before.
 	behind bool
+	loaded map[locate.FileID]bool
 
 	facts   event.Target
 	threads []event.Thread
@@ -83,7 +86,7 @@ func followTarget(pid int, cfg *Config, ours bool) (*target, error) {
 		return nil, fmt.Errorf("watch process %d: %w", pid, err)
 	}
 	unix.CloseOnExec(fd)
-	tg := &target{pid: pid, pidfd: fd, ours: ours, snap: &locate.Snapshot{}, facts: event.Target{PID: uint32(pid), Rank: -1}}
+	tg := &target{pid: pid, pidfd: fd, ours: ours, snap: &locate.Snapshot{}, loaded: map[locate.FileID]bool{}, facts: event.Target{PID: uint32(pid), Rank: -1}}
 	if tg.finder, err = cfg.find(pid); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
@@ -139,19 +142,29 @@ func (tg *target) lookAgain(ctx context.Context) error {
 	if tg.ours {
 		return nil // it stood still
 	}
-	if _, err := tg.finder.Refresh(); err != nil {
-		return err
+	// New probes take their time: what it makes meanwhile needs another look.
+	for range lookRounds {
+		if _, err := tg.finder.Refresh(); err != nil {
+			return err
+		}
+		snap, err := tg.finder.Scan(ctx, locate.Options{})
+		if err != nil {
+			return err
+		}
+		tg.snap = snap
+		added, err := tg.attach.attach(inUse(snap))
+		if err != nil {
+			tg.notes = append(tg.notes, "some probes could not be placed: "+err.Error())
+		}
+		if added == 0 {
+			break
+		}
 	}
-	snap, err := tg.finder.Scan(ctx, locate.Options{})
-	if err != nil {
-		return err
-	}
-	tg.snap = snap
-	if _, err := tg.attach.attach(inUse(snap)); err != nil {
-		tg.notes = append(tg.notes, "some probes could not be placed: "+err.Error())
-	}
-	return tg.learnLayouts(tg.attach.kernel, snap.MLX5)
+	return tg.learnLayouts(tg.attach.kernel, tg.snap.MLX5)
 }
+
+// lookRounds: the context, its queues, and once more.
+const lookRounds = 3
 
 // inUse leaves out the functions of providers that no open device uses: every
 // provider installed is mapped by every program, and each probe costs time to
@@ -198,6 +211,28 @@ func exited(pidfd int) bool {
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n == 1
 }
+
+// ends reports whether the process has exited or is about to: its memory goes
+// first, then its files, which takes time where much memory is registered, and
+// only then it has exited.
+func (tg *target) ends() bool {
+	fds := []unix.PollFd{{Fd: int32(tg.pidfd), Events: unix.POLLIN}}
+	for range endingChecks {
+		if n, err := unix.Poll(fds, endingCheckMS); n == 1 || err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+		if maps, err := image.ReadMaps(uint32(tg.pid)); err == nil && len(maps) > 0 {
+			return false // it lives
+		}
+	}
+	return tg.hasEnded()
+}
+
+// A process without memory is given so long to exit.
+const (
+	endingChecks  = 100
+	endingCheckMS = 100
+)
 
 // hasEnded reports whether the whole process has exited.
 func (tg *target) hasEnded() bool {

@@ -333,6 +333,9 @@ func (t *Tracer) Close() error {
 	if t.kernel != nil && t.kernel.coll != nil {
 		errs = append(errs, t.kernel.setOpen(false))
 	}
+	if t.targets != nil {
+		t.targets.halt() // what it attached after them would stay
+	}
 	errs = append(errs, t.cpus.restore(), t.links.close())
 	if t.targets != nil {
 		errs = append(errs, t.targets.close())
