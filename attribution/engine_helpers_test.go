@@ -60,6 +60,13 @@ func (t *tape) qp(at uint64, what event.ObjectEvent, change func(*event.QP)) {
 	t.add(event.Event{Time: at, Kind: event.KindQP, Object: &event.Object{Event: what, QP: q}})
 }
 
+func (t *tape) made() { t.qp(1, event.ObjectCreated, nil) }
+
+// found makes a queue pair that was alive, with that much room.
+func (t *tape) found(room uint32) {
+	t.qp(1, event.ObjectFound, func(q *event.QP) { q.MaxSendWR, q.SigAll = room, 0 })
+}
+
 func (t *tape) cq(at uint64, fd int32) {
 	t.add(event.Event{Time: at, Kind: event.KindCQ, Object: &event.Object{
 		Event: event.ObjectCreated, CQ: &event.CQ{Addr: tapeCQ, ChannelFD: fd},

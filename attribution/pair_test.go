@@ -433,13 +433,6 @@ var pairings = []pairing{
 	},
 }
 
-func (t *tape) made() { t.qp(1, event.ObjectCreated, nil) }
-
-// found makes a queue pair that was alive, with that much room.
-func (t *tape) found(room uint32) {
-	t.qp(1, event.ObjectFound, func(q *event.QP) { q.MaxSendWR, q.SigAll = room, 0 })
-}
-
 func (b *Books) String() string {
 	return fmt.Sprint(b.Posted, b.Completed, b.Outstanding, b.Flushed, b.Lost, b.Excluded)
 }
