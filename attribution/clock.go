@@ -128,6 +128,11 @@ func (d *deviceClock) forgetRate() {
 	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
 }
 
+// forgetBand has the next sample begin a new one.
+func (d *deviceClock) forgetBand() {
+	d.kept, d.samples, d.outside, d.inside, d.early = 0, 0, 0, 0, 0
+}
+
 // sample gives a stamp relative to base; ok is false if it cannot be one.
 func (d *deviceClock) sample(stamp uint64) (at int64, ok bool) {
 	units, ok := d.decode(stamp)
@@ -179,7 +184,7 @@ func (d *deviceClock) suspect(s clockSample, early bool) {
 	}
 	if d.early == clockAstray {
 		d.outliers += int64(d.outside)
-		d.kept, d.samples, d.outside, d.inside, d.early = 0, 0, 0, 0, 0
+		d.forgetBand()
 		d.forgetRate()
 		d.add(s, 0)
 	}
@@ -207,7 +212,7 @@ func (d *deviceClock) restart() {
 		d.steps++
 	}
 	d.outliers += int64(d.outside - n)
-	d.kept, d.samples, d.outside, d.inside, d.early = 0, 0, 0, 0, 0
+	d.forgetBand()
 	for i, s := range d.suspects {
 		if agreed&(1<<i) != 0 {
 			d.add(s, 0)
@@ -304,8 +309,8 @@ func (d *deviceClock) pair(i int) {
 	}
 }
 
-// boundRate of the clock by what an earlier and a later epoch say: the line
-// passes above a lower bound and below an upper one. An upper bound is one of
+// boundRate by an earlier and a later epoch, as what each one's lower bound says
+// of the clock's rate: the line passes above a lower bound and below an upper one. An upper bound is one of
 // the stamp too; a lower one is of the entry, which was written after its stamp.
 func (e *epoch) boundRate(later *epoch) {
 	if units, ns := later.low.at-e.high.at, int64(later.low.t-e.high.t)-writeLag; units > 0 && ns > 0 {
@@ -316,8 +321,8 @@ func (e *epoch) boundRate(later *epoch) {
 	}
 }
 
-// boundRate by the epochs that are kept, but for the dissent ones that
-// says most: an entry may come out so late after its stamp that its lower
+// boundRate by the epochs that are kept, but for those, as many as dissent says,
+// that say most: an entry may come out so late after its stamp that its lower
 // bound is false, and those are the bounds that would decide.
 func (d *deviceClock) boundRate() {
 	var lows, highs [clockEpochs]uint64
