@@ -286,17 +286,6 @@ func (f *follower) catchUp(tg *target) error {
 	return nil
 }
 
-// load notes libraries with functions that are new to the process. One that it
-// loads time and again has its probes.
-func (tg *target) load(fns locate.Functions) {
-	for _, fn := range fns {
-		if !tg.loaded[fn.Library.FileID] {
-			tg.loaded[fn.Library.FileID] = true
-			tg.behind = true
-		}
-	}
-}
-
 // takeFound are the events of objects that were found, each once.
 func (f *follower) takeFound() []event.Event {
 	f.mu.Lock()

@@ -163,6 +163,17 @@ func (tg *target) lookAgain(ctx context.Context) error {
 	return tg.learnLayouts(tg.attach.kernel, tg.snap.MLX5)
 }
 
+// load notes libraries with functions that are new to the process. One that it
+// loads time and again has its probes.
+func (tg *target) load(fns locate.Functions) {
+	for _, fn := range fns {
+		if !tg.loaded[fn.Library.FileID] {
+			tg.loaded[fn.Library.FileID] = true
+			tg.behind = true
+		}
+	}
+}
+
 // lookRounds: the context, its queues, and once more.
 const lookRounds = 3
 
@@ -201,14 +212,14 @@ func gone(pid int) bool {
 		return errors.Is(err, unix.ESRCH) // else it is we who lack something, such as descriptors
 	}
 	defer unix.Close(fd)
-	return exited(fd)
+	return exits(fd, 0)
 }
 
-// exited reports whether the process that a pidfd is of has (pidfd_open(2): it
-// is readable then).
-func exited(pidfd int) bool {
+// exits reports whether the process that a pidfd is of has exited, or does within
+// so many ms (pidfd_open(2): it is readable then).
+func exits(pidfd, withinMS int) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
+	n, err := unix.Poll(fds, withinMS)
 	return err == nil && n == 1
 }
 
@@ -216,9 +227,8 @@ func exited(pidfd int) bool {
 // first, then its files, which takes time where much memory is registered, and
 // only then it has exited.
 func (tg *target) ends() bool {
-	fds := []unix.PollFd{{Fd: int32(tg.pidfd), Events: unix.POLLIN}}
 	for range endingChecks {
-		if n, err := unix.Poll(fds, endingCheckMS); n == 1 || err != nil && !errors.Is(err, unix.EINTR) {
+		if exits(tg.pidfd, endingCheckMS) {
 			break
 		}
 		if maps, err := image.ReadMaps(uint32(tg.pid)); err == nil && len(maps) > 0 {
@@ -239,7 +249,7 @@ func (tg *target) hasEnded() bool {
 	if tg.ended.Load() {
 		return true
 	}
-	if exited(tg.pidfd) {
+	if exits(tg.pidfd, 0) {
 		tg.ended.Store(true) // the reader asks, and the follower
 	}
 	return tg.ended.Load()
