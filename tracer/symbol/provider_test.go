@@ -2,7 +2,6 @@ package symbol_test
 
 import (
 	"bytes"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/internal/loopback"
 	"github.com/rdmatrace/rdmatrace/internal/testenv"
 	"github.com/rdmatrace/rdmatrace/internal/unwindtest"
 	"github.com/rdmatrace/rdmatrace/tracer/image"
@@ -30,13 +30,11 @@ func startPair(t *testing.T, d *unwindtest.Device) (client uint32, path string) 
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := loopback.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	l.Close()
-	args := []string{"run", path, "-p", port, "-n", "100000000"}
+	args := []string{"run", path, "-p", strconv.Itoa(port), "-n", "100000000"}
 	run := func(args ...string) *exec.Cmd {
 		cmd := d.Command(args...)
 		var out bytes.Buffer
@@ -62,26 +60,16 @@ func startPair(t *testing.T, d *unwindtest.Device) (client uint32, path string) 
 
 // listens says whether somebody listens on a port, as the server does when it is
 // ready.
-func listens(t *testing.T, pid int, port string) bool {
+func listens(t *testing.T, pid, port int) bool {
 	t.Helper()
-	n, err := strconv.Atoi(port)
+	if _, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "net", "tcp")); err != nil {
+		t.Fatalf("the server has ended: %v", err)
+	}
+	is, err := loopback.Listening(port)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hex := strings.ToUpper(strconv.FormatInt(int64(n), 16))
-	for _, name := range []string{"tcp", "tcp6"} {
-		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "net", name))
-		if err != nil {
-			t.Fatalf("the server has ended: %v", err)
-		}
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) > 3 && strings.HasSuffix(f[1], ":"+strings.Repeat("0", max(0, 4-len(hex)))+hex) && f[3] == "0A" {
-				return true
-			}
-		}
-	}
-	return false
+	return is
 }
 
 // Debian's tools and libmlx5 are stripped and have no frame pointers. A
