@@ -105,21 +105,26 @@ func TestLateInRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runUntil(t, tr, traffic(1000))
+	for _, n := range tr.Context().Notes {
+		t.Logf("note: %s", n)
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// traffic is enough once more than n posts and n completions were seen.
+func traffic(n int) func(*event.Event) bool {
 	posts, completions := 0, 0
-	runUntil(t, tr, func(e *event.Event) bool {
+	return func(e *event.Event) bool {
 		switch e.Kind {
 		case event.KindWR:
 			posts++
 		case event.KindCompletion:
 			completions++
 		}
-		return posts > 1000 && completions > 1000
-	})
-	for _, n := range tr.Context().Notes {
-		t.Logf("note: %s", n)
-	}
-	if err := tr.Close(); err != nil {
-		t.Error(err)
+		return posts > n && completions > n
 	}
 }
 
@@ -139,16 +144,7 @@ func TestStarting(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			posts, completions := 0, 0
-			runUntil(t, tr, func(e *event.Event) bool {
-				switch e.Kind {
-				case event.KindWR:
-					posts++
-				case event.KindCompletion:
-					completions++
-				}
-				return posts > 100 && completions > 100
-			})
+			runUntil(t, tr, traffic(100))
 			if err := tr.Close(); err != nil {
 				t.Error(err)
 			}

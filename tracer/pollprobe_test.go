@@ -31,12 +31,8 @@ func TestEmptyPolls(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s single=%v", strings.Join(c.argv, " "), c.single), func(t *testing.T) {
 			d := startDevice(t, c.device...)
-			_, line := d.server(c.argv...)
-			client := start(t, onDevice(line...)...)
+			_, client := d.pair(c.argv...)
 			pid := client.cmd.Process.Pid
-			waitFor(t, "the client to load libmlx5", func() bool {
-				return gone(pid) || len(connected(t, pid)) > 0
-			})
 			rec := recordSwitch(t, Config{PIDs: []int{pid}, singleUprobes: c.single, Log: debugLog(t)})
 			rec.sawAllVerbs(t)
 			rec.switched(t)
@@ -159,12 +155,8 @@ func (r *recording) switched(t *testing.T) {
 // be no completion, and the returns report again.
 func TestPollFallback(t *testing.T) {
 	d := startDevice(t, slowLatency...)
-	_, line := d.server("ib_read_lat", "-n", "5000000")
-	client := start(t, onDevice(line...)...)
+	_, client := d.pair("ib_read_lat", "-n", "5000000")
 	pid := client.cmd.Process.Pid
-	waitFor(t, "the client to load libmlx5", func() bool {
-		return gone(pid) || len(connected(t, pid)) > 0
-	})
 	tr, err := New(t.Context(), Config{PIDs: []int{pid}, Log: debugLog(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -77,8 +77,8 @@ var (
 
 // TestRunning attaches to programs in the middle of their work, once with a
 // perf event for each probe, which takes the kernel seconds to put in and take
-// out. What comes
-// must be one stretch of the truth without a gap: every WR, every completion.
+// out. What comes must be one stretch of the truth without a gap: every WR, every
+// completion.
 func TestRunning(t *testing.T) {
 	for _, c := range []struct {
 		device []string
@@ -92,11 +92,7 @@ func TestRunning(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s single=%v", strings.Join(c.argv, " "), c.single), func(t *testing.T) {
 			d := startDevice(t, c.device...)
-			_, line := d.server(c.argv...)
-			client := start(t, onDevice(line...)...)
-			waitFor(t, "the client to load libmlx5", func() bool {
-				return gone(client.cmd.Process.Pid) || len(connected(t, client.cmd.Process.Pid)) > 0
-			})
+			_, client := d.pair(c.argv...)
 			indexed := 0
 			rec := recordUntil(t, Config{PIDs: []int{client.cmd.Process.Pid}, singleUprobes: c.single}, func(e *event.Event) bool {
 				if e.Kind == event.KindWR && e.Flags&event.WRWQEValid != 0 {

@@ -18,8 +18,14 @@ import (
 // pingpong runs a pair that goes on until the test ends.
 func (d *device) pingpong() (server, client *process) {
 	d.t.Helper()
-	server, argv := d.server("ibv_rc_pingpong", "-e", "-n", "100000000")
-	client = start(d.t, onDevice(argv...)...)
+	return d.pair("ibv_rc_pingpong", "-e", "-n", "100000000")
+}
+
+// pair starts a tool as server and as client, until that has its device open.
+func (d *device) pair(argv ...string) (server, client *process) {
+	d.t.Helper()
+	server, line := d.server(argv...)
+	client = start(d.t, onDevice(line...)...)
 	waitFor(d.t, "the client to map libmlx5 and talk", func() bool {
 		if gone(client.cmd.Process.Pid) {
 			d.t.Fatalf("%s ended: %s", client.cmd, client.out.String())
