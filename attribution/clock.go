@@ -11,7 +11,7 @@ import (
 // (and after the last poll that found the CQ empty), and before the poll that
 // returned it. Each completion so bounds the host time of one device time from
 // below and from above. If the host's time is offset + rate * device time, the
-// bounds of many completions leave a band of lines: convert gives what the band
+// bounds of many completions leave a band of lines: meet gives what the band
 // leaves open at one device time, and that width is part of the doubt.
 //
 // Per stretch of time (an epoch) only the two bounds that bind are kept. Pairs
@@ -49,7 +49,7 @@ type deviceClock struct {
 
 const (
 	clockEpochs   = 64
-	clockUsed     = 8  // epochs that convert looks at
+	clockUsed     = 8  // epochs that band looks at
 	clockAnew     = 16 // epochs after which the rate is bounded anew
 	clockDissent  = 16 // one lower bound in so many may be false
 	clockSuspects = 8
@@ -140,8 +140,11 @@ func (d *deviceClock) sample(stamp uint64) (at int64, ok bool) {
 	return at, ok && at > -1<<50 && at < 1<<50
 }
 
-// observe takes that a CQE with this stamp became visible between low and high.
-func (d *deviceClock) observe(stamp, low, high uint64) {
+// meet takes that a CQE with this stamp became visible between low and high,
+// and gives the range of host times that those before it leave for it; ok is
+// false as long as too little is known, and for a stamp that is broken.
+func (d *deviceClock) meet(stamp, low, high uint64) (from, to uint64, ok bool) {
+	trusted := d.inside >= clockTrusted
 	if !d.started {
 		d.start(stamp)
 	}
@@ -152,14 +155,14 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 			*d = deviceClock{steps: d.steps, outliers: d.outliers}
 			d.start(stamp)
 		}
-		return
+		return 0, 0, false
 	}
 	d.foreign = 0
 	s := clockSample{at, low, high}
-	from, to, ok := d.band(at)
+	from, to, ok = d.band(at)
 	if d.kept > 0 && (!ok || high+writeLag < from || low > to+writeLag) {
 		d.suspect(s, ok && high+writeLag < from)
-		return
+		return from, to, ok && trusted
 	}
 	d.outliers += int64(d.outside)
 	d.outside = 0
@@ -168,6 +171,7 @@ func (d *deviceClock) observe(stamp, low, high uint64) {
 		d.early /= 2
 	}
 	d.add(s, to-from)
+	return from, to, ok && trusted
 }
 
 // suspect a sample outside the band. One that was reaped before the band begins
@@ -367,19 +371,6 @@ func scale(units int64, rate uint64) int64 {
 		return -ns - 1
 	}
 	return ns
-}
-
-// convert gives the range of host times of a stamp; ok is false as long as too
-// little is known, and for a stamp that is broken.
-func (d *deviceClock) convert(stamp uint64) (low, high uint64, ok bool) {
-	if !d.started || d.inside < clockTrusted {
-		return 0, 0, false
-	}
-	at, ok := d.sample(stamp)
-	if !ok {
-		return 0, 0, false
-	}
-	return d.band(at)
 }
 
 // band gives what the bounds leave open at a device time. Bounds that

@@ -69,14 +69,13 @@ func (r *clockRun) step(garbage bool) (width uint64, ok bool) {
 			stamp = r.truth.stamp(max(done-1_000_000, r.truth.start+1_000_000_000) - r.rng.Uint64N(1_000_000_000))
 		}
 	}
-	from, to, ok := r.clock.convert(stamp)
+	from, to, ok := r.clock.meet(stamp, low, high)
 	if ok && !garbage && !held && (stamped+r.lag < from || stamped > to) && from <= high && to >= low {
 		r.wrong++
 		if stamped > to {
 			r.tooEarly++
 		}
 	}
-	r.clock.observe(stamp, low, high)
 	return to - from, ok
 }
 

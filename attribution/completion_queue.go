@@ -16,8 +16,8 @@ type completionQueue struct {
 	shared bool // several threads reap
 	held   int  // completions held back, see hold
 
-	latest     *queuePair // of the latest completion
-	latestTID  uint32     // who reaped it
+	recent     [16]*queuePair // whose completions came lately, at a place that follows from the number
+	latestTID  uint32         // who reaped the latest completion
 	latestReap uint64
 	order      reapOrder
 	writings   writings

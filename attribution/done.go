@@ -99,8 +99,7 @@ func (e *Engine) stamped(m *measured, c *verbRecord, kind *flightKind, low uint6
 		return false
 	}
 	clock := e.clockOf(m.qp)
-	from, to, ok := clock.convert(c.HWTime)
-	clock.observe(c.HWTime, low, m.doneHigh)
+	from, to, ok := clock.meet(c.HWTime, low, m.doneHigh)
 	if !ok || from > m.doneHigh || to < m.doneLow {
 		return false
 	}

@@ -22,7 +22,7 @@ const (
 	streamQPs    = 16
 	streamRound  = 40_000 // ns
 	streamBatch  = 50     // rounds that are drained together
-	streamRounds = 1000
+	streamRounds = 100
 )
 
 func newStream() *stream {
@@ -59,6 +59,7 @@ func (s *stream) shift(ev *event.Event) {
 	ev.Time += period
 	ev.Verb.Begin += period
 	ev.Verb.LastEmpty += period
+	ev.Verb.HWTime += period
 	ev.Verb.Call += s.calls
 	ev.Verb.WQE += 2 * streamRounds & 0xffff
 	ev.IRQ.Begin += period
@@ -94,9 +95,9 @@ func (s *stream) verbs() {
 	}
 	for i := range uint64(streamQPs) {
 		at := 20_000 + i*700
-		s.add(at+600, event.KindCompletion, event.CompletionWQEValid, event.Verb{
+		s.add(at+600, event.KindCompletion, event.CompletionWQEValid|event.CompletionHWTime, event.Verb{
 			CQ: tapeCQ, QPNum: tapeNum + uint32(i), WRID: 7, Begin: begin + at + 400, LastEmpty: begin + at + 100,
-			LastEmptyTID: worker, Count: 1, WQE: uint16(2*s.round + 1), Traps: 1,
+			LastEmptyTID: worker, HWTime: begin + at + 300, Count: 1, WQE: uint16(2*s.round + 1), Traps: 1,
 		})
 	}
 }

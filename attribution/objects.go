@@ -31,9 +31,15 @@ type objects struct {
 	all      []*queuePair         // in the order of appearance
 	live     []*queuePair         // of these, those not gone
 
-	latest   *queuePair       // looked up last by address
-	latestCQ *completionQueue // looked up last
+	recent   [recentQueues]*queuePair // looked up lately, at a place that follows from the address
+	latestCQ *completionQueue         // looked up last
 }
+
+// recentQueues that were looked up lately are found without a look into a map.
+const (
+	recentBits   = 6
+	recentQueues = 1 << recentBits
+)
 
 // sharedQueue is a shared receive queue.
 type sharedQueue struct {
@@ -56,12 +62,15 @@ func newObjects() objects {
 
 // queuePair gives the live queue pair at an address, nil if none is known.
 func (o *objects) queuePair(pid uint32, addr uint64) *queuePair {
-	if q := o.latest; q != nil && q.addr == addr && q.pid == pid && !q.gone {
+	// Addresses are multiples of the allocator's steps: the top bits of a product
+	// with an odd number depend on all of theirs (Fibonacci hashing).
+	recent := &o.recent[addr*0x9e3779b97f4a7c15>>(64-recentBits)]
+	if q := *recent; q != nil && q.addr == addr && q.pid == pid && !q.gone {
 		return q
 	}
 	q := o.byAddr[objectKey{pid, addr}]
 	if q != nil {
-		o.latest = q
+		*recent = q
 	}
 	return q
 }
@@ -69,13 +78,14 @@ func (o *objects) queuePair(pid uint32, addr uint64) *queuePair {
 // completed gives the live queue pair that a completion on cq names, nil if
 // none is known. Of several with one number it is the one on that CQ.
 func (o *objects) completed(pid, num uint32, cq *completionQueue) *queuePair {
-	if q := cq.latest; q != nil && q.num == num && !q.gone {
+	recent := &cq.recent[num%uint32(len(cq.recent))]
+	if q := *recent; q != nil && q.num == num && !q.gone {
 		return q
 	}
 	first := o.byNumber[numberKey{pid, num}]
 	for q := first; q != nil; q = q.sameNumber {
 		if q.sendCQ == cq.addr || q.recvCQ == cq.addr {
-			cq.latest = q
+			*recent = q
 			return q
 		}
 	}

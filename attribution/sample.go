@@ -55,10 +55,10 @@ type siteCulprit struct {
 // sites make the samples. Those with the most time keep all their labels.
 type sites struct {
 	byKey  map[siteKey]*site
-	last   *site
-	start  uint8 // labels that a new key is without
-	since  int64 // WRs since the last fold
-	folded int64 // sites that lost labels
+	recent [64]*site // that WRs went to lately, at a place that follows from the queue pair
+	start  uint8     // labels that a new key is without
+	since  int64     // WRs since the last fold
+	folded int64     // sites that lost labels
 	order  []*site
 	spare  []*site
 }
@@ -91,10 +91,12 @@ func sizeBucket(bytes uint64) uint8 {
 
 func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
 	key := newSiteKey(m, q)
-	if s.last == nil || s.last.key != key {
-		s.last = s.at(key)
+	s.since++
+	recent := &s.recent[uint32(q.index)%uint32(len(s.recent))]
+	if *recent == nil || (*recent).key != key {
+		*recent = s.at(key)
 	}
-	at := s.last
+	at := *recent
 	at.count++
 	at.total += p.latency
 	for _, cause := range p.used() {
@@ -109,7 +111,6 @@ func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
 
 // at finds the site of a key, or of the key with fewer labels.
 func (s *sites) at(key siteKey) *site {
-	s.since++
 	for {
 		if at := s.byKey[key]; at != nil {
 			return at
@@ -178,7 +179,7 @@ func (s *site) merge(o *site) {
 
 // fold takes labels from the smaller sites until a quarter of the room is free.
 func (s *sites) fold() {
-	s.last = nil
+	clear(s.recent[:])
 	for len(s.byKey) > sitesMost*3/4 {
 		s.order = s.order[:0]
 		for _, at := range s.byKey {

@@ -51,7 +51,12 @@ func (p *portTraffic) enter(t transfer) {
 
 // newest is how many transfers were done after t.
 func (p *portTraffic) newest(t uint64) uint64 {
-	low, high := uint64(0), p.kept()
+	// By doubling, then by bisection: what is asked about is recent.
+	kept := p.kept()
+	low, high := uint64(0), min(1, kept)
+	for high < kept && p.at(high).done > t {
+		low, high = high+1, min(2*high+1, kept)
+	}
 	for low < high {
 		middle := (low + high) / 2
 		if p.at(middle).done > t {
