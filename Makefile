@@ -51,6 +51,12 @@ vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs w
 	.ci/packages $(DEMO_PACKAGES) $(VM_PACKAGES)
 	testbed/vm/test $(KERNEL)
 
+SOAK ?= 100
+SOAK_TESTS := TestKilledAtRandom|TestKilledWhileHolding
+.PHONY: soak
+soak: deps build testbed ## beside the tests, half an hour: endurance on the software device, or SOAK percent of it; as root
+	RDMATRACE_SOAK=$(SOAK) $(GO) test -count=1 -timeout 2h -v -run '$(SOAK_TESTS)' ./testbed/e2e ./tracer
+
 JOB_PACKAGES := python3-torch python3-mpi4py openmpi-bin
 .PHONY: e2e-jobs
 e2e-jobs: deps build testbed ## the same on a PyTorch job over MPI and UCX; installs half a gigabyte; as root

@@ -20,7 +20,9 @@ func (t *Tracer) Beginning() *event.Context {
 // Context describes what the events were taken in. Call it after Run and
 // before Close.
 func (t *Tracer) Context() *event.Context {
-	t.targets.halt()
+	if err := t.halt(); err != nil {
+		t.notes = append(t.notes, err.Error())
+	}
 	t.stacks.stop()
 	for _, tg := range t.targets.list() {
 		if tg.attach != nil {

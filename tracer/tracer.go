@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -88,8 +89,18 @@ func (cfg *Config) setDefaults() error {
 	if cfg.preflight == nil {
 		cfg.preflight = locate.Preflight
 	}
+	if cfg.Host.ReturnProbesPass == nil {
+		cfg.Host.ReturnProbesPass = sync.OnceValue(cfg.returnProbesPass)
+	}
 	cfg.FollowForks = cfg.FollowForks || len(cfg.Command) > 0
 	return nil
+}
+
+// returnProbesPass tries whether return probes are safe under a seccomp filter.
+func (cfg *Config) returnProbesPass() bool {
+	pass, err := calibrate.PassesFilters(context.Background())
+	cfg.Log.Debug("return probes under a seccomp filter", "pass", pass, "err", err)
+	return pass && err == nil
 }
 
 // Tracer observes a set of processes. Its methods are for one goroutine.
@@ -99,6 +110,7 @@ type Tracer struct {
 	reader      *reader
 	links       links
 	targets     *targets
+	guard       *guard        // while processes may be held
 	probes      []event.Probe // of the kernel; those of the targets are with them
 	notes       []string
 	losses      lossMeter
@@ -142,6 +154,11 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	}
 	if !t.kernel.multi {
 		t.cfg.Log.Debug("single uprobes", "why", t.kernel.single)
+	}
+	if len(t.cfg.Command) > 0 {
+		if t.guard, err = startGuard(t.kernel.coll.Maps[bpf.RdmaMapTargets]); err != nil {
+			return err
+		}
 	}
 	rings := t.kernel.coll.Maps[bpf.RdmaMapRings]
 	if t.reader, err = newReader(rings, t.kernel.cpus, ringSize(t.cfg.RingBytes, t.kernel.cpus)); err != nil {
@@ -326,6 +343,20 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 // Command is the program that was started, nil if none was.
 func (t *Tracer) Command() *Command { return t.targets.cmd }
 
+// halt ends the following: no probe is added any more, and as nobody would let
+// a process go on, none is held.
+func (t *Tracer) halt() error {
+	if t.targets != nil {
+		t.targets.halt()
+	}
+	if t.guard == nil {
+		return nil
+	}
+	err := errors.Join(letGo(t.kernel.coll.Maps[bpf.RdmaMapTargets]), t.guard.dismiss())
+	t.guard = nil
+	return err
+}
+
 // Close takes the probes out and frees what was loaded. It may take seconds
 // where the kernel attaches uprobes one by one.
 func (t *Tracer) Close() error {
@@ -333,9 +364,7 @@ func (t *Tracer) Close() error {
 	if t.kernel != nil && t.kernel.coll != nil {
 		errs = append(errs, t.kernel.setOpen(false))
 	}
-	if t.targets != nil {
-		t.targets.halt() // what it attached after them would stay
-	}
+	errs = append(errs, t.halt()) // what it attached after them would stay
 	errs = append(errs, t.cpus.restore(), t.links.close())
 	if t.targets != nil {
 		errs = append(errs, t.targets.close())

@@ -137,10 +137,11 @@ func TestRoomsFindsFaults(t *testing.T) {
 	}
 }
 
-// Only main ends the process: os.Exit elsewhere runs past every defer.
+// Only main ends the process: os.Exit elsewhere runs past every defer. That of
+// helpers is in tracer/again.
 func TestOnlyMainExits(t *testing.T) {
 	texts(t, func(path string, content []byte) {
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == "tracer/again/again.go" {
 			return
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, content, parser.SkipObjectResolution)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/tracer/again"
 )
 
 // program is a program of a few instructions. It reads 16 bytes from standard
@@ -103,7 +105,11 @@ type child struct {
 
 // startChild starts the program. It ends with ctx, with stop, or when this
 // process ends.
-func startChild(ctx context.Context) (*child, error) {
+func startChild(ctx context.Context) (*child, error) { return startProgram(ctx, "") }
+
+// startProgram starts it by this same program under another name, unless that
+// is empty.
+func startProgram(ctx context.Context, by string) (*child, error) {
 	p, ok := programs[runtime.GOARCH]
 	if !ok {
 		return nil, fmt.Errorf("no calibration program for %s", runtime.GOARCH)
@@ -121,14 +127,14 @@ func startChild(ctx context.Context) (*child, error) {
 		c.stop()
 		return nil, fmt.Errorf("write the calibration program: %w", err)
 	}
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, by); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("start the calibration program: %w", err)
 	}
 	return c, nil
 }
 
-func (c *child) start(ctx context.Context) error {
+func (c *child) start(ctx context.Context, by string) error {
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		return err
@@ -142,6 +148,9 @@ func (c *child) start(ctx context.Context) error {
 	defer stdout.Close()
 	c.out = out
 	cmd := exec.CommandContext(ctx, c.path)
+	if by != "" {
+		cmd = again.Command(ctx, by, c.path)
+	}
 	cmd.Stdin, cmd.Stdout = stdin, stdout
 	if err := cmd.Start(); err != nil {
 		return err
@@ -165,12 +174,14 @@ func (c *child) run(offset int, count uint32) (time.Duration, error) {
 	var answer [4]int64 // two struct timespec
 	if err := binary.Read(c.out, binary.LittleEndian, &answer); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it was killed")
+			err = errKilled
 		}
 		return 0, fmt.Errorf("run the calibration program: %w", err)
 	}
 	return time.Duration((answer[2]-answer[0])*1e9 + answer[3] - answer[1]), nil
 }
+
+var errKilled = errors.New("it was killed")
 
 // stop ends the program and frees what belongs to it.
 func (c *child) stop() {

@@ -51,6 +51,9 @@ type Host struct {
 	Sys  string // "/sys": kernel/btf, kernel/security
 	// WaitForVerbs accepts a process that has no libibverbs mapped yet.
 	WaitForVerbs bool
+	// ReturnProbesPass says whether return probes were seen to pass the seccomp
+	// filter of a process; nil: that is not known. Asked only where it matters.
+	ReturnProbesPass func() bool
 	// Store, unless nil, keeps the files that were opened for others.
 	Store *image.Store
 }
@@ -73,7 +76,8 @@ type Facts struct {
 	// Seccomp: some thread has a system call filter.
 	Seccomp bool
 	// UretprobeSyscall: on this kernel a return probe makes the traced thread
-	// issue a system call of its own, or it is not known that it does not.
+	// issue a system call of its own, which filters are asked about, or it is not
+	// known that it does not.
 	// Looked for only with Seccomp.
 	UretprobeSyscall bool
 	// NoReturnProbes is why return probes must not be used on this process;
@@ -279,7 +283,8 @@ func (f *Facts) returnProbes(host Host) {
 			f.Seccomp = true
 		}
 	}
-	f.UretprobeSyscall = f.Seccomp && runtime.GOARCH == "amd64" && uretprobeSyscall(host.Proc)
+	passes := host.ReturnProbesPass
+	f.UretprobeSyscall = f.Seccomp && runtime.GOARCH == "amd64" && uretprobeSyscall(host.Proc) && (passes == nil || !passes())
 	if f.UretprobeSyscall {
 		f.NoReturnProbes = "a thread has a seccomp filter, and on this kernel a return probe issues a system call that the filter may not know: the process could be killed"
 	}
