@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/rdmatrace/rdmatrace/tracer/again"
 	"github.com/rdmatrace/rdmatrace/internal/testenv"
+	"github.com/rdmatrace/rdmatrace/tracer/again"
 )
 
 // Whatever this kernel does, it is known, twice the same; and the filter is one
