@@ -172,7 +172,7 @@ func (a *aggregates) settle(d *delayed) {
 		port := q.port
 		segments = a.wires.split(d, &port.traffic[direction(m.opcode)], &q.served, &q.stall)
 		if own := a.wires.own; 2*(own.end-own.begin) > d.floor.fit.base {
-			port.stalls.wrs[own.cause]++
+			port.stalls.add(&own)
 		}
 	}
 	if a.cfg.Observe != nil {

@@ -35,9 +35,10 @@ func (e *Engine) demandOf(m *measured, q *workQueue, c *verbRecord) Demand {
 	return Unproven
 }
 
-// lookedFor says that a poll found the CQ empty after the post.
+// lookedFor says that a poll found the CQ empty after the post. That our own
+// programs found it so says nothing of anybody's need.
 func (m *measured) lookedFor(c *verbRecord) bool {
-	return c.emptySeen() && c.LastEmpty >= m.postEnd
+	return c.emptySeen() && c.LastEmptyTID != 0 && c.LastEmpty >= m.postEnd
 }
 
 // heldWR is a measured WR whose demand the queue pair's next post will tell.

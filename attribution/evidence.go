@@ -56,7 +56,7 @@ func stallCause(excess, floor uint64, qp *queuePair) Cause {
 // evidence is a port counter that speaks for a cause when it moved: of mlx5
 // (NVIDIA, "Understanding mlx5 Linux counters and status parameters"), rxe,
 // bnxt_re and irdma (their tables of counters in the kernel), and of the
-// InfiniBand specification (port_xmit_wait: ticks with data and no credit).
+// InfiniBand specification (port_xmit_wait, see waitTick).
 var evidence = []struct {
 	counter string
 	cause   Cause
@@ -76,12 +76,43 @@ var evidence = []struct {
 	{"rp_cnp_handled", Congestion},
 	{"rx_cnp_pkts", Congestion},
 	{"cnpHandled", Congestion},
-	{"port_xmit_wait", Congestion},
+	{waitCounter, Congestion},
 }
 
-// stallCount of a port: how many WRs were marked, those behind them left out.
+// waitCounter counts time and not events: the ticks in which a port had data to
+// send and sent nothing, for want of credits or of its turn. A tick is a multiple
+// of the time a lane takes for a byte, by a factor between 1 and 256 that adapters
+// tell their subnet manager only; it is known to be 8 bytes of the whole port on
+// some, 32 of each lane on others (InfiniBand specification, PortSamplesControl;
+// NVIDIA, ibdiagnet, "Congestion Assessment on InfiniBand Links"). waitTick is the
+// least that it can be: a byte on each of the four lanes that ports have.
+const (
+	waitCounter = "port_xmit_wait"
+	waitTick    = 4 // bytes
+)
+
+// waited is how long a port waited at least, by its ticks, ns; 0 where its rate is
+// not known.
+func waited(ticks, rateBPS uint64) uint64 {
+	if rateBPS == 0 {
+		return 0
+	}
+	return mulDiv(ticks, waitTick*8*1_000_000_000, rateBPS)
+}
+
+// stallCount of a port: how many WRs were marked, those behind them left out, and
+// for how long any was delayed by what has no better mark than excess.
 type stallCount struct {
-	wrs [numCauses]int64
+	wrs    [numCauses]int64
+	excess intervalSet
+}
+
+// add a stall of one WR.
+func (c *stallCount) add(s *wireStall) {
+	c.wrs[s.cause]++
+	if s.cause == Excess {
+		c.excess.add(s.begin, s.end)
+	}
 }
 
 // portName identifies a port.
@@ -92,8 +123,8 @@ type portName struct {
 
 // newRenaming decides what the marks are called, and says why. A name is given
 // only where the counters of every port that contributed to a mark support it,
-// and have moved at least once for ten marked WRs: one lost packet does not
-// explain a thousand stalls.
+// and have moved at least once for ten marked WRs, or for a tenth of the time:
+// one lost packet does not explain a thousand stalls.
 func newRenaming(ctx *event.Context, ports []*tracedPort) (*renaming, []string) {
 	called := new(renaming)
 	for i := range called {
@@ -131,8 +162,8 @@ func supported(ctx *event.Context, ports []*tracedPort, mark, candidate Cause) (
 		if marked == 0 {
 			continue
 		}
-		moved, names := counterEvidence(ctx, p.name, candidate)
-		if moved == 0 || moved*10 < uint64(marked) {
+		names, ok := p.evidence(ctx, candidate, uint64(marked))
+		if !ok {
 			return "", false
 		}
 		reasons = append(reasons, fmt.Sprintf("%s port %d counted %s", p.name.device, p.name.number, names))
@@ -144,23 +175,34 @@ func supported(ctx *event.Context, ports []*tracedPort, mark, candidate Cause) (
 		candidate, strings.Join(reasons, " and ")), true
 }
 
-// counterEvidence sums how far the counters that speak for cause moved.
-func counterEvidence(ctx *event.Context, name portName, cause Cause) (moved uint64, names string) {
-	var list []string
-	port := findPort(ctx, name)
+// evidence names the counters of a port that speak for cause; false: they do not
+// explain so many marked WRs.
+func (p *tracedPort) evidence(ctx *event.Context, cause Cause, marked uint64) (names string, ok bool) {
+	port := findPort(ctx, p.name)
 	if port == nil {
-		return 0, ""
+		return "", false
 	}
+	var list []string
+	var moved, stood uint64
 	for _, e := range evidence {
 		if e.cause != cause {
 			continue
 		}
-		if delta, ok := counterDelta(port, e.counter); ok && delta > 0 {
+		delta, ok := counterDelta(port, e.counter)
+		switch {
+		case !ok || delta == 0:
+			continue
+		case e.counter == waitCounter:
+			stood = waited(delta, port.RateBPS)
+			list = append(list, fmt.Sprintf("%s +%d, at least %d us", e.counter, delta, stood/1000))
+		default:
 			moved += delta
 			list = append(list, fmt.Sprintf("%s +%d", e.counter, delta))
 		}
 	}
-	return moved, strings.Join(list, ", ")
+	const share = 10
+	enough := moved > 0 && moved*share >= marked || stood > 0 && stood >= p.stalls.excess.covered/share
+	return strings.Join(list, ", "), enough
 }
 
 // counterDelta of a counter, which may carry the prefix "hw_counters/"; false

@@ -50,36 +50,46 @@ func moved(name string, by uint64) event.PortCounter {
 // what it speaks for, and only as far as it explains the number of stalls.
 func TestRenamingNeedsEvidence(t *testing.T) {
 	type counts map[Cause]int64
+	const second = 1_000_000_000
 	for _, c := range []struct {
 		name     string
 		marks    counts
 		counters []event.PortCounter
 		want     map[Cause]Cause
+		stalled  uint64 // ns in which some WR was above the floor
 	}{
-		{"nothing moved", counts{RNR: 3, Retransmit: 3, Excess: 9}, []event.PortCounter{moved("hw_counters/rnr_nak_retry_err", 0)},
-			map[Cause]Cause{RNR: Excess, Retransmit: Excess, Excess: Excess}},
-		{"receiver not ready", counts{RNR: 3, Excess: 9}, []event.PortCounter{moved("hw_counters/rnr_nak_retry_err", 4)},
-			map[Cause]Cause{RNR: RNR, Excess: Excess}},
-		{"the peer's counters would tell, ours do not", counts{RNR: 3}, []event.PortCounter{moved("hw_counters/out_of_buffer", 4)},
-			map[Cause]Cause{RNR: Excess}},
-		{"retransmission", counts{Retransmit: 3}, []event.PortCounter{moved("hw_counters/local_ack_timeout_err", 3)},
-			map[Cause]Cause{Retransmit: Retransmit}},
-		{"adaptive retransmission, of lengths that fit timers too", counts{RNR: 1, Retransmit: 3}, []event.PortCounter{moved("hw_counters/roce_adp_retrans", 9)},
-			map[Cause]Cause{Retransmit: Retransmit, RNR: Retransmit}},
-		{"one lost packet does not explain a thousand stalls", counts{Retransmit: 1000}, []event.PortCounter{moved("hw_counters/packet_seq_err", 1)},
-			map[Cause]Cause{Retransmit: Excess}},
-		{"congestion", counts{Excess: 500}, []event.PortCounter{moved("hw_counters/rp_cnp_handled", 184)},
-			map[Cause]Cause{Excess: Congestion}},
-		{"soft-RoCE", counts{RNR: 5}, []event.PortCounter{moved("hw_counters/rcvd_rnr_err", 5)},
-			map[Cause]Cause{RNR: RNR}},
-		{"a counter that was reset", counts{RNR: 5}, []event.PortCounter{{Name: "rnr_nak_retry_err", Start: 90, Stop: 5}},
-			map[Cause]Cause{RNR: RNR}},
+		{name: "nothing moved", marks: counts{RNR: 3, Retransmit: 3, Excess: 9}, counters: []event.PortCounter{moved("hw_counters/rnr_nak_retry_err", 0)},
+			want: map[Cause]Cause{RNR: Excess, Retransmit: Excess, Excess: Excess}},
+		{name: "receiver not ready", marks: counts{RNR: 3, Excess: 9}, counters: []event.PortCounter{moved("hw_counters/rnr_nak_retry_err", 4)},
+			want: map[Cause]Cause{RNR: RNR, Excess: Excess}},
+		{name: "the peer's counters would tell, ours do not", marks: counts{RNR: 3}, counters: []event.PortCounter{moved("hw_counters/out_of_buffer", 4)},
+			want: map[Cause]Cause{RNR: Excess}},
+		{name: "retransmission", marks: counts{Retransmit: 3}, counters: []event.PortCounter{moved("hw_counters/local_ack_timeout_err", 3)},
+			want: map[Cause]Cause{Retransmit: Retransmit}},
+		{name: "adaptive retransmission, of lengths that fit timers too", marks: counts{RNR: 1, Retransmit: 3}, counters: []event.PortCounter{moved("hw_counters/roce_adp_retrans", 9)},
+			want: map[Cause]Cause{Retransmit: Retransmit, RNR: Retransmit}},
+		{name: "one lost packet does not explain a thousand stalls", marks: counts{Retransmit: 1000}, counters: []event.PortCounter{moved("hw_counters/packet_seq_err", 1)},
+			want: map[Cause]Cause{Retransmit: Excess}},
+		{name: "congestion", marks: counts{Excess: 500}, counters: []event.PortCounter{moved("hw_counters/rp_cnp_handled", 184)},
+			want: map[Cause]Cause{Excess: Congestion}},
+		// At 100 Gb/s a tick of 4 bytes is 0.32 ns.
+		{name: "a port that waited for a fifth of the time", marks: counts{Excess: 5000}, stalled: second / 10,
+			counters: []event.PortCounter{moved("port_xmit_wait", second/50*100/32)}, want: map[Cause]Cause{Excess: Congestion}},
+		{name: "more ticks than stalls, but they are short", marks: counts{Excess: 5000}, stalled: second / 10,
+			counters: []event.PortCounter{moved("port_xmit_wait", 3_000_000)}, want: map[Cause]Cause{Excess: Excess}},
+		{name: "a port that did not wait", marks: counts{Excess: 5}, stalled: second,
+			counters: []event.PortCounter{moved("port_xmit_wait", 0)}, want: map[Cause]Cause{Excess: Excess}},
+		{name: "soft-RoCE", marks: counts{RNR: 5}, counters: []event.PortCounter{moved("hw_counters/rcvd_rnr_err", 5)},
+			want: map[Cause]Cause{RNR: RNR}},
+		{name: "a counter that was reset", marks: counts{RNR: 5}, counters: []event.PortCounter{{Name: "rnr_nak_retry_err", Start: 90, Stop: 5}},
+			want: map[Cause]Cause{RNR: RNR}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := &tracedPort{name: portName{"mlx5_0", 1}}
 			for mark, n := range c.marks {
 				port.stalls.wrs[mark] = n
 			}
+			port.stalls.excess.add(1000, 1000+c.stalled)
 			called, why := newRenaming(portContext("mlx5_0", c.counters...), []*tracedPort{port})
 			renamed := 0
 			for mark, want := range c.want {
