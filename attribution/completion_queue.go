@@ -26,6 +26,7 @@ type completionQueue struct {
 // arming is one ibv_req_notify_cq: it leads to one event, by the first
 // completion after it.
 type arming struct {
+	tid   uint32
 	at    uint64
 	fired uint64 // latest time at which it may have fired; 0: not yet
 }
@@ -36,10 +37,20 @@ type poller struct {
 	latest uint64
 }
 
-// arm takes an ibv_req_notify_cq at t.
-func (c *completionQueue) arm(t uint64) {
-	c.arms[c.armed%len(c.arms)] = arming{at: t}
+// arm takes an ibv_req_notify_cq by a thread at t.
+func (c *completionQueue) arm(tid uint32, t uint64) {
+	c.arms[c.armed%len(c.arms)] = arming{tid: tid, at: t}
 	c.armed++
+}
+
+// armedBy says that a thread was among the latest to arm.
+func (c *completionQueue) armedBy(tid uint32) bool {
+	for i := range min(c.armed, len(c.arms)) {
+		if c.arms[i].tid == tid {
+			return true
+		}
+	}
+	return false
 }
 
 // fire says that a completion became visible at t or earlier.

@@ -189,6 +189,49 @@ var cuts = []struct {
 			"handoff 40-55, runqueue 55-70 hog (pid 900), late-poll 70-78, reap 78-80",
 	},
 	{
+		name:      "a dispatcher found its event waiting and computed before it woke the reaper",
+		postBegin: 60, postEnd: 62, done: 70, reap: 120, pollBegin: 118,
+		tape: func(t *tape) {
+			t.sleeps(13, 0, worker, amd64Futex, 0)
+			t.sleeps(14, 1, helper, amd64Read, tapeFD)
+			t.wakes(32, 0, helper, event.InterruptDevice, 27, 30)
+			t.runs(40, 1, helper, 0)
+			t.wakes(55, helper, worker, 0, 0, 0)
+			t.runs(58, 0, worker, 0)
+			t.sleeps(65, 0, worker, amd64Futex, 0)
+			t.preempted(80, 1, helper, hog)
+			t.runs(90, 1, helper, hog)
+			t.wakes(110, helper, worker, 0, 0, 0)
+			t.runs(115, 0, worker, 0)
+		},
+		want: "submit 60-62, unsplit 62-70, handoff 70-80, preempted 80-90 hog (pid 900), handoff 90-110, runqueue 110-115, " +
+			"late-poll 115-118, reap 118-120",
+	},
+	{
+		name:      "a dispatcher that arms the CQ and is not seen to sleep",
+		postBegin: 10, postEnd: 12, done: 20, reap: 80, pollBegin: 78,
+		tape: func(t *tape) {
+			t.arm(helper, 9)
+			t.sleeps(13, 0, worker, amd64Futex, 0)
+			t.wakes(55, helper, worker, 0, 0, 0)
+			t.runs(70, 0, worker, 0)
+		},
+		want: "submit 10-12, unsplit 12-20, handoff 20-55, runqueue 55-70, late-poll 70-78, reap 78-80",
+	},
+	{
+		name:      "a dispatcher that waited for the CQ long ago is not one any more",
+		postBegin: 20010, postEnd: 20012, done: 20020, reap: 20080, pollBegin: 20078,
+		tape: func(t *tape) {
+			t.sleeps(14, 1, helper, amd64Read, tapeFD)
+			t.wakes(32, 0, helper, event.InterruptDevice, 27, 30)
+			t.runs(40, 1, helper, 0)
+			t.sleeps(20013, 0, worker, amd64Futex, 0)
+			t.wakes(20055, helper, worker, 0, 0, 0)
+			t.runs(20070, 0, worker, 0)
+		},
+		want: "submit 20010-20012, unsplit 20012-20020, own-sleep 20020-20055 futex, runqueue 20055-20070, late-poll 20070-20078, reap 20078-20080",
+	},
+	{
 		name:      "woken by a thread that did not wait for the CQ",
 		postBegin: 10, postEnd: 12, done: 20, reap: 80, pollBegin: 78,
 		tape: func(t *tape) {

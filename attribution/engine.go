@@ -171,7 +171,7 @@ func (e *Engine) verb(r *verbRecord) {
 		e.entryWritten(r)
 	case event.KindArm:
 		e.threads.runs(e.threads.thread(r.pid, r.tid), r.time, r.cpu)
-		e.objects.cq(r.pid, r.CQ).arm(r.time)
+		e.objects.cq(r.pid, r.CQ).arm(r.tid, r.time)
 	}
 }
 

@@ -48,10 +48,11 @@ type refWorld struct {
 	current [refCPUs]uint32
 	busy    [refCPUs]uint64 // no switch before
 	arms    []uint64
+	armers  map[uint32]bool
 }
 
 func newRefWorld(seed uint64) *refWorld {
-	w := &refWorld{rng: rand.New(rand.NewPCG(seed, 3)), tape: newTape()}
+	w := &refWorld{rng: rand.New(rand.NewPCG(seed, 3)), tape: newTape(), armers: make(map[uint32]bool)}
 	w.tape.cq(0, tapeFD)
 	for i := range refThreads {
 		w.current[i] = worker + uint32(i)
@@ -88,6 +89,7 @@ func (w *refWorld) act(t uint64) {
 	case 2:
 		if target && len(w.arms) < 3 {
 			w.arms = append(w.arms, t)
+			w.armers[tid] = true
 			w.tape.arm(tid, t)
 		}
 	default:
@@ -248,7 +250,7 @@ func (w *refWalk) at(tid uint32, t, from uint64, wakers int) refCharge {
 			return refCharge{cause: Delivery}
 		}
 		return refCharge{Handler, culprit{kind: culpritIRQ, id: s.vec}}
-	case w.leadsBack(s, begin, wakers):
+	case w.leadsBack(s, begin, wakers), w.dispatched(s, begin, wakers):
 		return w.at(s.waker, t, begin, wakers+1)
 	case s.syscall < 0:
 		return refCharge{cause: OwnSleep}
@@ -298,6 +300,29 @@ func (w *refWalk) leadsBack(s *refSleep, begin uint64, wakers int) bool {
 		}
 		last = other
 		if w.onCQ(other) || w.leadsBack(other, max(begin, other.begin), wakers+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// dispatched: the waker armed the CQ, or slept on it before, or was itself woken
+// since begin by one that did.
+func (w *refWalk) dispatched(s *refSleep, begin uint64, wakers int) bool {
+	if !s.seen || s.irq != event.InterruptNone || s.waker < worker || s.waker >= hog || wakers >= maxWakers {
+		return false
+	}
+	if w.armers[s.waker] {
+		return true
+	}
+	var last *refSleep
+	for t := uint64(0); t < refTime && t <= s.end; t++ {
+		other := w.states[s.waker-worker][t].sleep
+		if other == nil || other == last || other.end > s.end {
+			continue
+		}
+		last = other
+		if w.onCQ(other) || other.end >= begin && w.dispatched(other, max(begin, other.begin), wakers+1) {
 			return true
 		}
 	}

@@ -77,19 +77,59 @@ func (u *wake) culprit() culprit {
 }
 
 // handedOff says whether a sleep from begin to end ended because a dispatcher
-// was woken for this completion queue and woke the sleeper.
+// that was woken for this completion queue, or found its event waiting, woke the
+// sleeper. When it was woken does not matter: done, from where the sleep is looked
+// at, may be known badly, and after an event that was there already it did not sleep.
 func (w *walker) handedOff(up *wake, begin, end uint64, wakers int) bool {
-	_, found := w.wakeFromCQ(up, begin, end, wakers)
-	return found
+	waker := w.wakerOf(up, wakers)
+	if waker == nil {
+		return false
+	}
+	if _, found := w.lastWake(waker, begin, end, wakers+1); found {
+		return true
+	}
+	return w.dispatches(waker, begin, end, wakers+1)
+}
+
+// dispatches says whether th, or who woke it in [begin, end], has lately waited
+// for the completion queue, or armed it.
+func (w *walker) dispatches(th *thread, begin, end uint64, wakers int) bool {
+	if w.cq.armedBy(th.tid) {
+		return true
+	}
+	seq, ok := search(&th.spans, end, (*span).beganAt)
+	for ; ok && seq > th.spans.first && th.spans.at(seq).begin+lately >= begin; seq-- {
+		s := th.spans.at(seq - 1)
+		if s.state != stateAsleep {
+			continue
+		}
+		up, until := th.wakeOf(seq-1, end)
+		if w.onCQ(s, until) {
+			return true
+		}
+		if until < begin {
+			continue
+		}
+		if waker := w.wakerOf(up, wakers); waker != nil && w.dispatches(waker, max(begin, s.begin), until, wakers+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// wakerOf is the thread that woke, nil if it is none of the targets' or there are
+// too many wakers behind one another.
+func (w *walker) wakerOf(up *wake, wakers int) *thread {
+	if w.cq == nil || up == nil || up.interrupt != event.InterruptNone || wakers >= maxWakers {
+		return nil
+	}
+	return w.tl.known(up.tid)
 }
 
 // wakeFromCQ follows wakers back to the latest sleep on the completion queue
 // that ended in [begin, end], and gives the wake that ended it.
 func (w *walker) wakeFromCQ(up *wake, begin, end uint64, wakers int) (*wake, bool) {
-	if w.cq == nil || up == nil || up.interrupt != event.InterruptNone || wakers >= maxWakers {
-		return nil, false
-	}
-	waker := w.tl.known(up.tid)
+	waker := w.wakerOf(up, wakers)
 	if waker == nil {
 		return nil, false
 	}

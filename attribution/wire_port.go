@@ -70,26 +70,32 @@ func (p *portTraffic) newest(t uint64) uint64 {
 
 func (p *portTraffic) kept() uint64 { return min(p.count, uint64(len(p.ring))) }
 
-// others gives the bytes that queue pairs other than queue finished in (begin, end].
-func (p *portTraffic) others(queue int32, begin, end uint64) uint64 {
-	if !p.many {
+// share gives for how long, in ns, the port worked for other queue pairs than
+// queue without a pause from begin on, by what was done in (begin, end]; begin and
+// end are when that would have been done which was sent then. Who could send and
+// did not waits for the port while it works; once it has paused, no more. Of own ns
+// the port worked for queue itself; less than slack, or half of what the next
+// transfer takes, is no pause.
+func (p *portTraffic) share(queue int32, begin, end uint64, rate perByte, own, slack uint64) uint64 {
+	if !p.many || begin >= end {
 		return 0
 	}
-	var bytes uint64
-	first := p.newest(end)
-	for i := first; i < p.kept(); i++ {
-		t := p.at(i)
-		if t.done <= begin {
+	var others, all uint64 // bytes
+	first, last := p.newest(end), p.newest(begin)
+	for i := last; i > first; i-- {
+		t := p.at(i - 1)
+		if t.done-begin > own+withSlack(rate.of(all+t.bytes))+rate.of(t.bytes)/2+slack {
 			break
 		}
-		if i-first == shareReach {
-			return mulDiv(bytes, end-begin, max(end-t.done, 1))
-		}
+		all += t.bytes
 		if t.queue != queue {
-			bytes += t.bytes
+			others += t.bytes
+		}
+		if last-i == shareReach {
+			return mulDiv(rate.of(others), end-begin, max(t.done-begin, 1))
 		}
 	}
-	return bytes
+	return rate.of(others)
 }
 
 // ahead gives the bytes of queue pairs other than queue that were posted by

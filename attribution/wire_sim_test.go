@@ -35,6 +35,7 @@ type simQueue struct {
 	think  uint64             // ns from a completion to the post it allows
 	signal int                // only one in so many is signalled
 	stall  func(i int) uint64 // injected: ns that the wire is stuck
+	late   func(i int) uint64 // injected: ns that it is done later, while the port goes on
 	alter  func(m *measured)  // changes what is handed over
 	posted []uint64
 	done   []uint64
@@ -91,6 +92,9 @@ func (p *simPath) step(q *simQueue, postBegin uint64) {
 	q.sent = start + uint64(float64(size)*p.perByte) + w.stuck
 	p.portFree = max(p.portFree, q.sent)
 	done := q.sent + p.base + uint64(p.random.IntN(p.jitter)) + uint64(p.tail*p.random.ExpFloat64())
+	if q.late != nil {
+		done += q.late(i)
+	}
 	if i > 0 {
 		done = max(done, q.done[i-1])
 	}

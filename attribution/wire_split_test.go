@@ -202,6 +202,45 @@ func TestFloorFindsBaseAndRate(t *testing.T) {
 	}
 }
 
+// A WR that is stuck for long is not waiting for the port because others send
+// meanwhile: the port was idle most of that time.
+func TestStallBesideBusyQueuePairs(t *testing.T) {
+	const every, stuck, size = 100, 1_000_000, 4096
+	stalled := func(i int) bool { return i%every == every-1 }
+	path := newSimPath(5_000, 0.08)
+	path.jitter = 300
+	sizes := func(i int) uint64 { return size << (i % 3) }
+	queues := []*simQueue{{
+		qp: testQP(1), wrs: 3000, depth: 4, size: sizes, think: 2_000,
+		late: func(i int) uint64 {
+			if stalled(i) {
+				return stuck
+			}
+			return 0
+		},
+	}}
+	for num := range uint32(3) {
+		queues = append(queues, &simQueue{qp: testQP(2 + num), wrs: 20_000, depth: 4, size: sizes, think: 1_500 + uint64(num)*300})
+	}
+	r := splitAll(t, path.run(queues...))
+	right, injected := 0, 0
+	for _, w := range r.wrs {
+		if w.m.qp.num != 1 || !stalled(int(w.m.index)) {
+			continue
+		}
+		injected++
+		above := w.parts.causes[Excess] + w.parts.causes[RNR] + w.parts.causes[Retransmit]
+		if math.Abs(float64(above)-stuck) < 2000 && w.parts.causes[PortShare] < 20_000 { // which others took when it was posted
+			right++
+		} else if injected < 5 {
+			t.Logf("WR %d: %d ns above the floor, %d of port-share", w.m.index, above, w.parts.causes[PortShare])
+		}
+	}
+	if injected < 20 || right < injected*95/100 {
+		t.Errorf("%d of %d stalls found with the right amount", right, injected)
+	}
+}
+
 // A stall is excess of the WR it met, to the amount, and of those behind it as
 // far as they waited for it: not send-queue. They are one incident.
 func TestStallIsNotCalledSendQueue(t *testing.T) {
