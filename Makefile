@@ -43,7 +43,7 @@ e2e: deps build testbed ## of the tests, real programs on the software device ag
 	$(GO) test -count=1 -timeout 20m ./testbed/e2e
 
 .PHONY: oracle
-oracle: deps build testbed ## beside the tests, on an idle machine: injected faults against what is reported; writes docs/oracle.md; as root
+oracle: deps build testbed ## all cases of injected faults against what is reported, of which make test runs some; writes docs/oracle.md; as root
 	RDMATRACE_ORACLE=1 $(GO) test -count=1 -timeout 20m -run Oracle ./testbed/e2e -update
 
 .PHONY: vm-test

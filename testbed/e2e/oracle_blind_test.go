@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"slices"
-	"testing"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/event"
@@ -11,7 +10,7 @@ import (
 // blind measures the same trace as if completion entries had no time stamps,
 // as on devices that rdmatrace cannot read them of: by interrupts and polls alone.
 // It then knows less, and what it prints has to be true all the same.
-func (s *seen) blind(t *testing.T) {
+func (s *seen) blind(t *trial) {
 	t.Helper()
 	without := *s.traced
 	without.events = slices.Clone(s.events)
@@ -36,12 +35,10 @@ func (s *seen) blind(t *testing.T) {
 			wrs = append(wrs, w)
 		}
 	}
-	if len(wrs) < len(s.wrs)*9/10 {
-		t.Errorf("without time stamps, %d work requests of %d are measured", len(wrs), len(s.wrs))
-	}
+	t.within(len(wrs) >= len(s.wrs)*9/10, "most are measured without time stamps as well", "%d of %d", len(wrs), len(s.wrs))
 	if n := len(where(wrs, func(w *measuredWR) bool { return w.DoneSource == attribution.DoneCQE })); n > 0 {
 		t.Errorf("%d work requests have time stamps that were taken away", n)
 	}
-	atLeast(t, 0.99, wrs, "completed in the range that is printed without time stamps", (*measuredWR).inside)
-	atLeast(t, 0.99, wrs, "not charged more wire, nor more host, than there was, without time stamps", (*measuredWR).honest)
+	t.atLeast(0.99, wrs, "completed in the range that is printed without time stamps", (*measuredWR).inside)
+	t.atLeast(0.99, wrs, "not charged more wire, nor more host, than there was, without time stamps", (*measuredWR).honest)
 }

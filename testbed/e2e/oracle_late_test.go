@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"testing"
-
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
 
@@ -19,15 +17,15 @@ func (w *measuredWR) intended(ns int64) int64 { return int64(w.PostEnd) + ns - w
 // polledLate requires that those hit were late for ns, and that all of it but
 // what happened to the thread meanwhile is called a late poll.
 // It returns how many were hit by little else.
-func polledLate(t *testing.T, hit []measuredWR, ns int64) int {
+func polledLate(t *trial, hit []measuredWR, ns int64) int {
 	t.Helper()
 	late := func(w *measuredWR) int64 { return w.of(attribution.LatePoll, "") }
-	atLeast(t, 0.99, hit, "of the software class", func(w *measuredWR) bool {
+	t.atLeast(0.99, hit, "of the software class", func(w *measuredWR) bool {
 		return w.in(attribution.Software)+w.host()+w.doubt() >= w.intended(ns)-w.intended(ns)/20
 	})
 	calm := where(hit, func(w *measuredWR) bool { return w.host() <= ns/100 })
 	if t.Logf("to %d of them little else happened", len(calm)); len(calm) > 0 {
-		atLeast(t, 0.95, calm, "polled late by what was intended", func(w *measuredWR) bool { return w.near(late(w), w.intended(ns)) })
+		t.atLeast(0.95, calm, "polled late by what was intended", func(w *measuredWR) bool { return w.near(late(w), w.intended(ns)) })
 	}
 	return len(calm)
 }
@@ -43,55 +41,52 @@ func intendedIn(every uint64, ns int64) func(w *measuredWR) int64 {
 }
 
 // latePoll: now and then it computes between posting and polling.
-func latePoll(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller between=compute ns=200000 every=10"), 2000)
+func latePoll(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=200000 every=10"), 2000)
 	polledLate(t, stamped(t, where(s.wrs, rounds(10)), 100), 200_000)
 	rest := where(s.wrs, func(w *measuredWR) bool { return !rounds(10)(w) })
-	atLeast(t, 0.95, rest, "not polled late", func(w *measuredWR) bool { return w.of(attribution.LatePoll, "") < 20_000 })
+	t.atLeast(0.95, rest, "not polled late", func(w *measuredWR) bool { return w.of(attribution.LatePoll, "") < 20_000 })
 	m.fill(s, attribution.LatePoll, intendedIn(10, 200_000))
 }
 
 // alwaysLate: no poll is ever soon after a completion, so nothing tells when
 // the device's clock was what. The range that is printed must hold the truth; see() demands it.
-func alwaysLate(t *testing.T, _ matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller between=compute ns=50000"), 2000)
-	atLeast(t, 0.99, s.wrs, "of the software class, or said not to be sure", func(w *measuredWR) bool {
+func alwaysLate(t *trial, _ matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=50000"), 2000)
+	t.atLeast(0.99, s.wrs, "of the software class, or said not to be sure", func(w *measuredWR) bool {
 		return w.in(attribution.Software)+w.in(attribution.Undecided)+w.host() >= w.intended(50_000)
 	})
 }
 
 // longPause: once in a while it computes for long.
-func longPause(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller between=compute ns=20000000 every=200"), 2000)
+func longPause(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=20000000 every=200"), 2000)
 	calm := polledLate(t, stamped(t, where(s.wrs, rounds(200)), 5), 20_000_000)
 	found := calm == 0 // others of the machine, that cut the pauses in pieces, may then be worse
 	for _, i := range s.Incidents {
 		found = found || i.Cause == "software.late-poll"
 	}
-	if !found {
-		t.Errorf("no pause is among the incidents: %+v", s.Incidents)
-	}
+	t.within(found, "a pause is among the incidents", "%+v", s.Incidents)
 	m.fill(s, attribution.LatePoll, intendedIn(200, 20_000_000))
 }
 
 // ownSleep: it sleeps between posting and polling, in a system call that has a name.
-func ownSleep(t *testing.T, m matrix) {
+func ownSleep(t *trial, m matrix) {
 	const ns = 1_000_000
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller between=sleep ns=1000000 every=10"), 2000)
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller between=sleep ns=1000000 every=10"), 2000)
 	hit := stamped(t, where(s.wrs, rounds(10)), 100)
 	slept := func(w *measuredWR) int64 { return w.of(attribution.OwnSleep, "clock_nanosleep") }
 	// It begins a little after the post and ends when its timer is served.
 	least := func(w *measuredWR) int64 { return w.intended(ns) }
-	atLeast(t, 0.99, hit, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software) >= least(w)*95/100 })
-	atLeast(t, 0.95, hit, "asleep in clock_nanosleep for its time", func(w *measuredWR) bool { return slept(w) >= least(w)*98/100 })
-	if got, want := quantile(collect(hit, slept), 0.5), quantile(collect(hit, least), 0.5); abs(got-want) > want/20 {
-		t.Errorf("it slept %d ns by the median, in %d asked for", got, want)
-	}
+	t.atLeast(0.99, hit, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software) >= least(w)*95/100 })
+	t.atLeast(0.95, hit, "asleep in clock_nanosleep for its time", func(w *measuredWR) bool { return slept(w) >= least(w)*98/100 })
+	got, want := quantile(collect(hit, slept), 0.5), quantile(collect(hit, least), 0.5)
+	t.within(abs(got-want) <= want/20, "it slept as long as asked for by the median", "%d of %d ns", got, want)
 	rest := where(s.wrs, func(w *measuredWR) bool { return !rounds(10)(w) })
-	atLeast(t, 1, rest, "never asleep", func(w *measuredWR) bool { return w.of(attribution.OwnSleep, "") == 0 })
+	t.atLeast(1, rest, "never asleep", func(w *measuredWR) bool { return w.of(attribution.OwnSleep, "") == 0 })
 	m.fill(s, attribution.OwnSleep, intendedIn(10, ns))
 }

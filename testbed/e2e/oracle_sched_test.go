@@ -71,27 +71,27 @@ func (r *report) blamed(cause attribution.Cause, who string) (ns int64) {
 // withHog traces a poller of some niceness with a hog on its CPU, and without one,
 // and demands what every hog's report has: its name, its time, and scheduling as
 // the class of what is held up.
-func withHog(t *testing.T, m matrix, job string, nice int, cause attribution.Cause) *seen {
+func withHog(t *trial, m matrix, job string, nice int, cause attribution.Cause) *seen {
 	t.Helper()
-	d := spinning(t, "LAT_NS=4000")
-	p := d.job(t, job)
+	d := spinning(t.T, "LAT_NS=4000")
+	p := d.job(t.T, job)
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, p.Process.Pid, nice); err != nil {
 		t.Fatal(err)
 	}
-	calm := traceFor(t, p.Process.Pid, 1000)
-	hog := oracleHog(t)
+	calm := traceFor(t.T, p.Process.Pid, 1000)
+	hog := oracleHog(t.T)
 	who := fmt.Sprintf("%s (pid %d)", hogName, hog)
-	begin := cpuTime(t, hog)
-	tr := attach(t, p.Process.Pid)
-	attached := cpuTime(t, hog)
-	tr.sees(t, 500)
-	waitFor(t, "the hog to have had many turns", func() bool { return cpuTime(t, hog) > attached+300_000_000 })
-	ending := cpuTime(t, hog)
-	hogged := tr.stop(t)
-	end := cpuTime(t, hog)
-	p.running(t)
+	begin := cpuTime(t.T, hog)
+	tr := attach(t.T, p.Process.Pid)
+	attached := cpuTime(t.T, hog)
+	tr.sees(t.T, 500)
+	waitFor(t.T, "the hog to have had many turns", func() bool { return cpuTime(t.T, hog) > attached+300_000_000 })
+	ending := cpuTime(t.T, hog)
+	hogged := tr.stop(t.T)
+	end := cpuTime(t.T, hog)
+	p.running(t.T)
 	p.stop()
-	queues := d.truth(t)
+	queues := d.truth(t.T)
 	before, s := see(t, calm, queues), see(t, hogged, queues)
 	for name, c := range before.Causes {
 		for _, w := range c.Who {
@@ -104,58 +104,57 @@ func withHog(t *testing.T, m matrix, job string, nice int, cause attribution.Cau
 	// is on the wire, or where the program has none in flight. None is invented.
 	got := s.blamed(cause, who)
 	t.Logf("%s by %s: %d ms, it ran for %d to %d ms", cause, who, got/1e6, (ending-attached)/1e6, (end-begin)/1e6)
-	if got < (ending-attached)/2 || got > end-begin {
-		t.Errorf("%s by %s: %d ns, it ran for %d to %d: %+v", cause, who, got, ending-attached, end-begin, s.Causes[cause.FullName()])
-	}
+	t.within(got >= (ending-attached)/2 && got <= end-begin, "the hog's time is charged to "+cause.String()+", and no more",
+		"%d ns, it ran for %d to %d: %+v", got, ending-attached, end-begin, s.Causes[cause.FullName()])
 	late := stamped(t, where(s.wrs, (*measuredWR).heldUp), 10)
 	// A machine that stands still just before the hog's turn makes some of them
 	// late for that as well: 3 of 106 have been seen.
-	atLeast(t, 0.95, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
+	t.atLeast(0.95, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
 	if cause != attribution.Runqueue { // others than the hog may do what they like
-		atLeast(t, 0.95, late, cause.String()+", as far as it was the hog", func(w *measuredWR) bool { return w.of(cause, hogName) >= w.by(hogName)*9/10 })
+		t.atLeast(0.95, late, cause.String()+", as far as it was the hog", func(w *measuredWR) bool { return w.of(cause, hogName) >= w.by(hogName)*9/10 })
 	}
 	m.fill(s, cause, waiting((*measuredWR).heldUp))
 	return s
 }
 
-func preempted(t *testing.T, m matrix) {
+func preempted(t *trial, m matrix) {
 	s := withHog(t, m, "oracle-poller", 0, attribution.Preempted)
 	if c := s.Causes[attribution.Yielded.FullName()]; c.TotalNS != 0 {
 		t.Errorf("it never yields: %+v", c)
 	}
 }
 
-func yielded(t *testing.T, m matrix) {
+func yielded(t *trial, m matrix) {
 	withHog(t, m, "oracle-poller wait=yield", 0, attribution.Yielded)
 }
 
 // wokenLate: it sleeps until its event and is woken in time, but the hog goes on.
 // It may also be preempted before it sleeps, or after it was woken.
-func wokenLate(t *testing.T, m matrix) {
+func wokenLate(t *trial, m matrix) {
 	s := withHog(t, m, "oracle-poller wait=event", 19, attribution.Runqueue)
 	late := stamped(t, where(s.wrs, (*measuredWR).heldUp), 10)
-	atLeast(t, 0.95, late, "woken or preempted", func(w *measuredWR) bool {
+	t.atLeast(0.95, late, "woken or preempted", func(w *measuredWR) bool {
 		return w.heldBy(w.of(attribution.Runqueue, "") + w.of(attribution.Preempted, ""))
 	})
-	atLeast(t, 0.5, late, "woken", func(w *measuredWR) bool { return w.heldBy(w.of(attribution.Runqueue, "")) })
+	t.atLeast(0.5, late, "woken", func(w *measuredWR) bool { return w.heldBy(w.of(attribution.Runqueue, "")) })
 }
 
 // throttled: the job's cgroup may use 3 % of a CPU.
-func throttled(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	p := d.job(t, "oracle-poller")
-	limit(t, p.Process.Pid, 3_000, 100_000)
-	tr := attach(t, p.Process.Pid)
-	tr.sees(t, 4000)
-	got := tr.stop(t)
-	p.running(t)
+func throttled(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	p := d.job(t.T, "oracle-poller")
+	limit(t.T, p.Process.Pid, 3_000, 100_000)
+	tr := attach(t.T, p.Process.Pid)
+	tr.sees(t.T, 4000)
+	got := tr.stop(t.T)
+	p.running(t.T)
 	p.stop()
-	s := see(t, got, d.truth(t))
+	s := see(t, got, d.truth(t.T))
 	// What waits longer than a hog of the machine holds it up, but for the quota's sake.
 	long := func(w *measuredWR) bool { return w.waited() > 20_000_000 }
 	late := stamped(t, where(s.wrs, long), 3)
-	atLeast(t, 0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
-	atLeast(t, 0.95, late, "throttled", func(w *measuredWR) bool { return w.of(attribution.Throttled, "") >= w.waited()/2 })
+	t.atLeast(0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
+	t.atLeast(0.95, late, "throttled", func(w *measuredWR) bool { return w.of(attribution.Throttled, "") >= w.waited()/2 })
 	m.fill(s, attribution.Throttled, waiting(long))
 }
 

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"testing"
-
 	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
@@ -15,29 +13,31 @@ type seen struct {
 
 // watch traces a job on a device until so many completions, ends both and
 // compares. What any trace has to be is demanded here.
-func (d *device) watch(t *testing.T, p *program, completions int) *seen {
+func (d *device) watch(t *trial, p *program, completions int) *seen {
 	t.Helper()
-	tr := traceFor(t, p.Process.Pid, completions)
-	p.running(t)
+	tr := traceFor(t.T, p.Process.Pid, completions)
+	p.running(t.T)
 	p.stop()
-	return see(t, tr, d.truth(t))
+	return see(t, tr, d.truth(t.T))
 }
 
 // see compares a trace with the truth: it has lost nothing, its books balance,
 // its parts add up, each work request is the one that the truth log has, and
 // what is said for certain of when it was done is right.
-func see(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) *seen {
+func see(t *trial, tr *traced, queues map[truth.Queue][]truth.Row) *seen {
 	t.Helper()
-	tr.balance(t)
-	tr.addUp(t)
-	if b := tr.WRs; b.Lost != 0 {
-		t.Errorf("%d lost; losses: %v", b.Lost, tr.Losses)
+	tr.balance(t.T)
+	tr.addUp(t.T)
+	if tr.WRs.Lost != 0 && len(tr.Losses) == 0 {
+		t.Errorf("%d lost, and nothing is said of it", tr.WRs.Lost)
 	}
-	s := &seen{tr, pairUp(t, tr, queues)}
-	if int64(len(s.wrs)) != tr.Latency.Count || len(s.wrs) < 50 {
+	t.within(tr.WRs.Lost == 0, "nothing is lost", "%d; losses: %v", tr.WRs.Lost, tr.Losses)
+	s := &seen{tr, pairUp(t.T, tr, queues)}
+	if int64(len(s.wrs)) != tr.Latency.Count {
 		t.Fatalf("%d work requests matched, %d in the report", len(s.wrs), tr.Latency.Count)
 	}
-	atLeast(t, 0.99, s.wrs, "completed in the range that is printed", (*measuredWR).inside)
+	t.enough(50, len(s.wrs), "measured")
+	t.atLeast(0.99, s.wrs, "completed in the range that is printed", (*measuredWR).inside)
 	certain := s.wrs
 	if s.queuePairs() > 2 { // docs/known-issues.md
 		certain = where(s.wrs, func(w *measuredWR) bool { return w.DoneSource == attribution.DoneCQE })
@@ -47,7 +47,7 @@ func see(t *testing.T, tr *traced, queues map[truth.Queue][]truth.Row) *seen {
 	if len(certain) == 0 { // a run may be too short for the clock to be believed
 		return s
 	}
-	atLeast(t, 0.99, certain, "not charged more wire, nor more host, than there was", (*measuredWR).honest)
+	t.atLeast(0.99, certain, "not charged more wire, nor more host, than there was", (*measuredWR).honest)
 	return s
 }
 
@@ -91,28 +91,13 @@ func (w *measuredWR) near(got, want int64) bool {
 
 // stamped are those of them whose completion was known by its time stamp, of
 // which there have to be some. The others have been demanded to be honest.
-func stamped(t *testing.T, wrs []measuredWR, least int) []measuredWR {
+func stamped(t *trial, wrs []measuredWR, least int) []measuredWR {
 	t.Helper()
 	out := where(wrs, func(w *measuredWR) bool { return w.DoneSource == attribution.DoneCQE })
 	doubt := quantile(collect(out, (*measuredWR).doubt), 0.5)
 	t.Logf("%d work requests were hit, %d of them have time stamps, with %d ns of doubt by the median", len(wrs), len(out), doubt)
-	if len(out) < least {
-		t.Fatalf("only %d of %d work requests that were hit have time stamps", len(out), len(wrs))
-	}
+	t.enough(least, len(out), "hit, and have time stamps")
 	return out
-}
-
-// atLeast fails the test where something holds of too few work requests.
-func atLeast(t *testing.T, want float64, wrs []measuredWR, what string, holds func(w *measuredWR) bool) {
-	t.Helper()
-	if got := share(wrs, holds); !(got >= want) {
-		t.Errorf("%.2f %% of %d work requests are %s, expected %.0f %%", 100*got, len(wrs), what, 100*want)
-		for i, w := range where(wrs, func(w *measuredWR) bool { return !holds(w) }) {
-			if i < 3 {
-				t.Logf("such as %s", w.story())
-			}
-		}
-	}
 }
 
 // above is what the wire took above its floor, ns.

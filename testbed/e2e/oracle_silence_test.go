@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"testing"
-
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
 
 // quiet requires that the wire of work requests is its floor by the median: none
 // of it queues, and none is above it but for the device's own lateness.
-func quiet(t *testing.T, s *seen) {
+func quiet(t *trial, s *seen) {
 	t.Helper()
 	usual := quantile(collect(s.wrs, (*measuredWR).late), 0.1)
 	wire := quantile(collect(s.wrs, func(w *measuredWR) int64 { return w.in(attribution.Wire) }), 0.5)
@@ -16,9 +14,8 @@ func quiet(t *testing.T, s *seen) {
 		"above the floor": func(w *measuredWR) int64 { return w.above() - max(0, w.late()-usual) },
 		"send-queue":      func(w *measuredWR) int64 { return w.of(attribution.SendQueue, "") },
 	} {
-		if got := quantile(collect(s.wrs, of), 0.5); got > max(wire/10, 1_000) {
-			t.Errorf("%s: %d ns by the median, of %d ns of wire; floors: %+v", what, got, wire, s.Causes)
-		}
+		got := quantile(collect(s.wrs, of), 0.5)
+		t.within(got <= max(wire/10, 1_000), what+": next to nothing by the median", "%d ns, of %d ns of wire; floors: %+v", got, wire, s.Causes)
 	}
 	for _, c := range []attribution.Cause{attribution.Congestion, attribution.RNR, attribution.Retransmit} {
 		if got := s.Causes[c.FullName()].TotalNS; got != 0 {
@@ -29,7 +26,7 @@ func quiet(t *testing.T, s *seen) {
 
 // unblamed requires that no incident is made of a habit of the job, of ns at a
 // time, but for the few that a machine which stands still now and then makes.
-func unblamed(t *testing.T, s *seen, ns int64) {
+func unblamed(t *trial, s *seen, ns int64) {
 	t.Helper()
 	incidents := 0
 	for _, cause := range []attribution.Cause{attribution.OwnSleep, attribution.LatePoll} {
@@ -39,44 +36,42 @@ func unblamed(t *testing.T, s *seen, ns int64) {
 			}
 		}
 	}
-	if incidents > len(s.wrs)/50 {
-		t.Errorf("%d incidents of %d are of the job's own making: %+v", incidents, len(s.Incidents), s.Incidents)
-	}
+	t.within(incidents <= len(s.wrs)/50, "next to no incidents are of the job's own making", "%d of %d: %+v", incidents, len(s.Incidents), s.Incidents)
 }
 
 func nobody(*measuredWR) int64 { return 0 }
 
 // silent is a job none of whose work requests waits behind another.
-func silent(device, job string, completions int) func(*testing.T, matrix) {
-	return func(t *testing.T, m matrix) {
-		d := spinning(t, device)
-		s := d.watch(t, d.job(t, job), completions)
+func silent(device, job string, completions int) func(*trial, matrix) {
+	return func(t *trial, m matrix) {
+		d := spinning(t.T, device)
+		s := d.watch(t, d.job(t.T, job), completions)
 		quiet(t, s)
 		m.fill(s, attribution.SendQueue, nobody)
 	}
 }
 
 // lazy: completions are taken late, and nobody needs them.
-func lazy(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller lazy=16 between=compute ns=20000"), 2000)
+func lazy(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller lazy=16 between=compute ns=20000"), 2000)
 	unblamed(t, s, 16*20_000)
-	atLeast(t, 0.9, s.wrs, "not proven to be needed", func(w *measuredWR) bool { return w.Demand == attribution.Unproven })
+	t.atLeast(0.9, s.wrs, "not proven to be needed", func(w *measuredWR) bool { return w.Demand == attribution.Unproven })
 	quiet(t, s)
 }
 
 // idle: a job that sleeps with nothing in flight is not late.
-func idle(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-poller idle=5000000"), 150)
+func idle(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller idle=5000000"), 150)
 	unblamed(t, s, 5_000_000)
 	for _, cause := range []attribution.Cause{attribution.OwnSleep, attribution.LatePoll} {
-		atLeast(t, 0.98, s.wrs, "without its sleep in "+cause.FullName(), func(w *measuredWR) bool { return w.of(cause, "") < 2_500_000 })
+		t.atLeast(0.98, s.wrs, "without its sleep in "+cause.FullName(), func(w *measuredWR) bool { return w.of(cause, "") < 2_500_000 })
 	}
 	quiet(t, s)
 	for _, q := range s.Queues {
-		if q.Posted > 0 && q.IdleNS < s.WindowNS*8/10 {
-			t.Errorf("queue pair %#x was idle for %d of %d ns", q.QP, q.IdleNS, s.WindowNS)
+		if q.Posted > 0 {
+			t.within(q.IdleNS >= s.WindowNS*8/10, "it is idle most of the time", "queue pair %#x for %d of %d ns", q.QP, q.IdleNS, s.WindowNS)
 		}
 	}
 	m.fill(s, attribution.OwnSleep, nobody)

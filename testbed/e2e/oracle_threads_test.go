@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"testing"
-
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
 
@@ -12,20 +10,18 @@ const computed = 300_000
 
 // handedOff: the thread that is woken computes now and then before it wakes the one
 // that polls.
-func handedOff(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-threads shape=dispatcher depth=1 every=10 ns=300000"), 2000)
+func handedOff(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-threads shape=dispatcher depth=1 every=10 ns=300000"), 2000)
 	hit := func(w *measuredWR) bool { return w.waited() >= computed }
 	late := where(s.wrs, hit)
-	if len(late) < len(s.wrs)/20 {
-		t.Fatalf("only %d of %d waited for the dispatcher", len(late), len(s.wrs))
-	}
-	atLeast(t, 0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host() >= computed*95/100 })
-	atLeast(t, 0.95, late, "handed off for as long as the dispatcher computed", func(w *measuredWR) bool {
+	t.enough(100, len(late), "such that waited for the dispatcher")
+	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host() >= computed*95/100 })
+	t.atLeast(0.95, late, "handed off for as long as the dispatcher computed", func(w *measuredWR) bool {
 		return w.of(attribution.Handoff, "")+w.host()+min(w.doubt(), w.in(attribution.Undecided)) >= computed*95/100
 	})
 	rest := where(s.wrs, func(w *measuredWR) bool { return !hit(w) })
-	atLeast(t, 0.98, rest, "not handed off for long", func(w *measuredWR) bool { return w.of(attribution.Handoff, "") < computed/2 })
+	t.atLeast(0.98, rest, "not handed off for long", func(w *measuredWR) bool { return w.of(attribution.Handoff, "") < computed/2 })
 	m.fill(s, attribution.Handoff, func(w *measuredWR) int64 {
 		if !hit(w) {
 			return 0
@@ -36,22 +32,20 @@ func handedOff(t *testing.T, m matrix) {
 
 // lateProxy: one thread of several queue pairs and CQs computes for long now and
 // then; what completes meanwhile is polled late, on whichever it is.
-func lateProxy(t *testing.T, m matrix) {
+func lateProxy(t *trial, m matrix) {
 	const ns = 5_000_000
-	d := spinning(t, "LAT_NS=4000")
-	s := d.watch(t, d.job(t, "oracle-proxy size=4096 every=200 ns=5000000"), 4000)
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-proxy size=4096 every=200 ns=5000000"), 4000)
 	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= ns/4 }
 	late := stamped(t, where(s.wrs, hit), 20)
-	atLeast(t, 0.95, late, "polled late for as long as they lay there", func(w *measuredWR) bool {
+	t.atLeast(0.95, late, "polled late for as long as they lay there", func(w *measuredWR) bool {
 		return w.near(w.of(attribution.LatePoll, "")+w.host(), w.waited())
 	})
 	queues := map[uint32]bool{}
 	for i := range late {
 		queues[late[i].QPNum] = true
 	}
-	if len(queues) < 4 {
-		t.Errorf("only %d queue pairs were late", len(queues))
-	}
+	t.within(len(queues) >= 4, "four queue pairs at least are late", "%d", len(queues))
 	m.fill(s, attribution.LatePoll, func(w *measuredWR) int64 {
 		if !hit(w) {
 			return 0
@@ -61,21 +55,19 @@ func lateProxy(t *testing.T, m matrix) {
 }
 
 // slowProxy: on the queue pairs of one thread notifications are slow on the wire.
-func slowProxy(t *testing.T, m matrix) {
-	d := spinning(t, "LAT_NS=4000", "SLOW_EVERY=20", "SLOW_NS=1000000", "SLOW_OP=WRITE_IMM")
-	s := d.watch(t, d.job(t, "oracle-proxy size=4096"), 4000)
+func slowProxy(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000", "SLOW_EVERY=20", "SLOW_NS=1000000", "SLOW_OP=WRITE_IMM")
+	s := d.watch(t, d.job(t.T, "oracle-proxy size=4096"), 4000)
 	slow := stamped(t, where(s.wrs, (*measuredWR).slow), 30)
-	atLeast(t, 0.99, slow, "of the wire class", func(w *measuredWR) bool { return w.in(attribution.Wire) >= w.Row.Injected*95/100 })
-	atLeast(t, 0.95, slow, "above the wire's floor by what was injected", func(w *measuredWR) bool { return w.above() >= w.Row.Injected*95/100 })
+	t.atLeast(0.99, slow, "of the wire class", func(w *measuredWR) bool { return w.in(attribution.Wire) >= w.Row.Injected*95/100 })
+	t.atLeast(0.95, slow, "above the wire's floor by what was injected", func(w *measuredWR) bool { return w.above() >= w.Row.Injected*95/100 })
 	// What other queue pairs have in flight does not wait for it.
 	hit := map[uint32]bool{}
 	for i := range slow {
 		hit[slow[i].QPNum] = true
 	}
 	rest := where(s.wrs, func(w *measuredWR) bool { return !hit[w.QPNum] })
-	if len(rest) < 50 {
-		t.Fatalf("only %d of %d are of queue pairs that were not slowed", len(rest), len(s.wrs))
-	}
-	atLeast(t, 0.98, rest, "not held up by others", func(w *measuredWR) bool { return w.above()-max(0, w.late()) < 500_000 })
+	t.enough(50, len(rest), "of queue pairs that were not slowed")
+	t.atLeast(0.98, rest, "not held up by others", func(w *measuredWR) bool { return w.above()-max(0, w.late()) < 500_000 })
 	m.fill(s, attribution.Excess, func(w *measuredWR) int64 { return w.Row.Injected })
 }
