@@ -56,19 +56,27 @@ func startTrace(t *testing.T, args ...string) *tracing {
 
 // keep leaves what a failed test saw where it outlives the guest.
 func keep(t *testing.T, tr *tracing) {
-	out := os.Getenv("RDMATRACE_KEEP")
-	if out == "" || !t.Failed() {
-		return
+	if b, err := os.ReadFile(tr.capture); err == nil {
+		keepText(t, ".rdt", string(b))
 	}
-	name := filepath.Join(out, strings.ReplaceAll(t.Name(), "/", "-"))
-	b, err := os.ReadFile(tr.capture)
-	for _, e := range []error{
-		err, os.WriteFile(name+".rdt", b, 0o666), os.WriteFile(name+".json", []byte(tr.stdout.String()), 0o666),
-	} {
-		if e != nil {
-			t.Logf("keep what was seen: %v", e)
+	keepText(t, ".json", tr.stdout.String())
+}
+
+func keepText(t *testing.T, ending, text string) {
+	if name := kept(t); name != "" {
+		if err := os.WriteFile(name+ending, []byte(text), 0o666); err != nil {
+			t.Logf("keep what was seen: %v", err)
 		}
 	}
+}
+
+// kept names what is to be kept of a test; "" if nothing is.
+func kept(t *testing.T) string {
+	out := os.Getenv("RDMATRACE_KEEP")
+	if out == "" || !t.Failed() {
+		return ""
+	}
+	return filepath.Join(out, strings.ReplaceAll(t.Name(), "/", "-"))
 }
 
 // interrupt ends the trace as Ctrl-C does.

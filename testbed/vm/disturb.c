@@ -1,0 +1,103 @@
+/*
+ * Known disturbances, each until it is killed.
+ *   vm-duty RUN_US PERIOD_US       computes for RUN_US from every PERIOD_US on, at
+ *                                  real-time priority; says "ready", and at SIGTERM
+ *                                  when it did: begin end, CLOCK_MONOTONIC ns
+ *   vm-flood FROM TO COUNT EACH_US sends COUNT small UDP datagrams every EACH_US
+ *                                  from one IPv4 address to another
+ * One program: its name says what it does.
+ */
+#include <arpa/inet.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static void sleep_until(uint64_t at)
+{
+	struct timespec t = { .tv_sec = at / 1000000000, .tv_nsec = at % 1000000000 };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+#define TURNS 100000
+static struct { uint64_t begin, end; } turns[TURNS];
+static volatile sig_atomic_t stop;
+
+static void on_term(int sig)
+{
+	stop = sig;
+}
+
+static int duty(uint64_t run, uint64_t period)
+{
+	struct sched_param param = { .sched_priority = 10 };
+	uint64_t at;
+	int n = 0;
+
+	signal(SIGTERM, on_term);
+	if (sched_setscheduler(0, SCHED_FIFO, &param)) {
+		perror("sched_setscheduler");
+		return 1;
+	}
+	puts("ready");
+	fflush(stdout);
+	for (at = now(); !stop && n < TURNS; at += period) {
+		sleep_until(at);
+		turns[n].begin = now();
+		do
+			turns[n].end = now();
+		while (turns[n].end < turns[n].begin + run);
+		n++;
+	}
+	for (int i = 0; i < n; i++)
+		printf("%llu %llu\n", (unsigned long long)turns[i].begin, (unsigned long long)turns[i].end);
+	return 0;
+}
+
+static int flood(const char *from, const char *to, long count, uint64_t each)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET }, b = { .sin_family = AF_INET, .sin_port = htons(9) };
+	int out = socket(AF_INET, SOCK_DGRAM, 0), in = socket(AF_INET, SOCK_DGRAM, 0);
+	char bytes[64] = "";
+	uint64_t at;
+
+	/* Somebody has that port, who never reads: no errors are sent back. */
+	if (inet_pton(AF_INET, from, &a.sin_addr) != 1 || inet_pton(AF_INET, to, &b.sin_addr) != 1 ||
+	    bind(in, (struct sockaddr *)&b, sizeof(b)) || bind(out, (struct sockaddr *)&a, sizeof(a)) ||
+	    connect(out, (struct sockaddr *)&b, sizeof(b))) {
+		perror("flood");
+		return 1;
+	}
+	for (at = now();; at += each) {
+		for (long i = 0; i < count; i++)
+			(void)!send(out, bytes, sizeof(bytes), 0);
+		if (at + each < now()) /* too much for it: the pauses go first */
+			at = now() - each;
+		sleep_until(at + each);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+
+	if (!strcmp(name, "vm-duty") && argc == 3)
+		return duty(atol(argv[1]) * 1000, atol(argv[2]) * 1000);
+	if (!strcmp(name, "vm-flood") && argc == 5)
+		return flood(argv[1], argv[2], atol(argv[3]), atol(argv[4]) * 1000);
+	fprintf(stderr, "usage: vm-duty RUN_US PERIOD_US | vm-flood FROM TO COUNT EACH_US\n");
+	return 2;
+}

@@ -1,0 +1,140 @@
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
+	"github.com/rdmatrace/rdmatrace/testbed/witness"
+)
+
+// competitor runs a task of higher priority for a third of the time on the
+// client's CPU: run queues hold the client for as long as that task says it had
+// the CPU meanwhile, and name it. It does not count what it takes to come and go.
+func competitor(t *testing.T, argv string) {
+	rival := command(binary(t, "vm-duty"), "10000", "30000")
+	j := judged(t, argv, func() {
+		rival.start(t)
+		bind(t, rival.Process.Pid, busyCPU)
+		waitFor(t, "the competitor to begin", func() bool {
+			rival.running(t)
+			return strings.HasPrefix(rival.output.String(), ready)
+		})
+	})
+	_ = rival.Process.Signal(unix.SIGTERM)
+	rival.wait(t)
+	busy := turns(t, rival.output.String())
+	expected := j.truth.between(func(r *witness.Recording) (ns uint64) {
+		for _, s := range j.parts {
+			for _, w := range r.Waits(s.tid, s.begin, s.end) {
+				for _, b := range busy {
+					if begin, end := max(b[0], w.Begin), min(b[1], w.End); begin < end {
+						ns += end - begin
+					}
+				}
+			}
+		}
+		return ns
+	})
+	name := fmt.Sprintf("vm-duty (pid %d)", rival.Process.Pid)
+	queued, preempted := j.by("scheduling.runqueue", name), j.by("scheduling.preempted", name)
+	off := 100 * (float64(queued+preempted)/expected - 1)
+	t.Logf("%d turns; runqueue %d ns and preempted %d ns by %s, %.0f ns by its own account: %+.1f %%",
+		len(busy), queued, preempted, name, expected, off)
+	if queued == 0 || !(math.Abs(off) <= 8) {
+		t.Errorf("charged to %s are %d ns and %d ns; it says %.0f ns", name, queued, preempted, expected)
+	}
+	feature("competing task of a third of a CPU", "charged as much as it took, by name")
+}
+
+// ready is what the competitor says first.
+const ready = "ready\n"
+
+// turns are when it computed.
+func turns(t *testing.T, said string) (out [][2]uint64) {
+	t.Helper()
+	for line := range strings.Lines(strings.TrimPrefix(said, ready)) {
+		var turn [2]uint64
+		if _, err := fmt.Sscan(line, &turn[0], &turn[1]); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		out = append(out, turn)
+	}
+	return out
+}
+
+// by is what of a cause, over sends and receives, was charged to somebody.
+func (r *report) by(cause, name string) (ns int64) {
+	for _, c := range []map[string]outcome.Cause{r.Causes, r.Received.Causes} {
+		for _, w := range c[cause].Who {
+			if w.Name == name {
+				ns += w.TotalNS
+			}
+		}
+	}
+	return ns
+}
+
+// flooded sends datagrams to the NIC whose interrupts the client's CPU takes:
+// irq-on-top grows with them, software does not.
+func flooded(t *testing.T, argv string, quiet *judgement) {
+	if quiet == nil {
+		t.Fatal("there is nothing to compare it with")
+	}
+	takeInterrupts(t, "eth1", busyCPU)
+	j := judged(t, argv, func() {
+		flood := command(binary(t, "vm-flood"), "10.77.0.1", "10.77.0.2", "10", "4000")
+		flood.start(t)
+		bind(t, flood.Process.Pid, freeCPU)
+	})
+	before, _ := quiet.both("interrupt.irq-on-top")
+	after, _ := j.both("interrupt.irq-on-top")
+	software := func(j *judgement) int64 { return j.Classes.Software.TotalNS + j.Received.Classes.Software.TotalNS }
+	grown, more := after-before, software(j)-software(quiet)
+	// Half of the sends are spared by it. What it takes to record a handler and to
+	// come back from it is the thread's own time.
+	median, medianBefore := j.Classes.Software.P50NS, quiet.Classes.Software.P50NS
+	t.Logf("irq-on-top %d ns, with the flood %d ns; software %d ns and %d ns, at the median %d ns and %d ns",
+		before, after, software(quiet), software(j), medianBefore, median)
+	if after < 2*before || more > grown || median > medianBefore*3/2 {
+		t.Errorf("irq-on-top grows from %d ns to %d ns, software from %d ns to %d ns, its median from %d ns to %d ns",
+			before, after, software(quiet), software(j), medianBefore, median)
+	}
+	feature("flood of interrupts", "irq-on-top %d times as long", after/max(before, 1))
+}
+
+// takeInterrupts has a CPU handle all interrupts of a network device.
+func takeInterrupts(t *testing.T, device string, cpu int) {
+	t.Helper()
+	virtio, err := os.Readlink("/sys/class/net/" + device + "/device")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("/proc/interrupts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for s := bufio.NewScanner(bytes.NewReader(table)); s.Scan(); {
+		if !strings.Contains(s.Text(), " "+filepath.Base(virtio)+"-") {
+			continue
+		}
+		line, _, _ := strings.Cut(strings.TrimSpace(s.Text()), ":")
+		if err := os.WriteFile("/proc/irq/"+line+"/smp_affinity_list", fmt.Appendln(nil, cpu), 0); err != nil {
+			t.Logf("%s: %v", s.Text(), err) // that of the configuration stays where it is
+			continue
+		}
+		n++
+	}
+	if n == 0 {
+		t.Fatalf("no interrupt of %s could be moved", device)
+	}
+}
