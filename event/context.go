@@ -140,4 +140,5 @@ type IRQ struct {
 	Line   uint32
 	Name   string
 	Device string
+	CPUs   string // that handle it, as effective_affinity_list: "3" or "0-7,16"; empty: unknown
 }

@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,11 +18,11 @@ const maxInterrupts = 16 << 20
 // IRQs lists the interrupt lines of the devices, and those in seen, with the
 // names of /proc/interrupts.
 func (d *Devices) IRQs(seen []uint32) []event.IRQ {
-	return d.irqs(readBounded("/proc/interrupts", maxInterrupts), seen)
+	return d.irqs("/proc", seen)
 }
 
-func (d *Devices) irqs(interrupts string, seen []uint32) []event.IRQ {
-	names := parseInterrupts(interrupts)
+func (d *Devices) irqs(proc string, seen []uint32) []event.IRQ {
+	names := parseInterrupts(readBounded(filepath.Join(proc, "interrupts"), maxInterrupts))
 	lines := map[uint32]string{} // device by line
 	for _, dev := range d.devices {
 		for _, line := range dev.lines(names) {
@@ -38,11 +39,27 @@ func (d *Devices) irqs(interrupts string, seen []uint32) []event.IRQ {
 	}
 	var out []event.IRQ
 	for line, dev := range lines {
-		out = append(out, event.IRQ{Line: line, Name: names[line], Device: dev})
+		out = append(out, event.IRQ{Line: line, Name: names[line], Device: dev, CPUs: affinity(proc, line)})
 	}
 	slices.SortFunc(out, func(a, b event.IRQ) int { return cmp.Compare(a.Line, b.Line) })
 	return out
 }
+
+// affinity is where a line is handled: in effect, since the interrupt controller
+// may take one CPU of those that are allowed, else (before 4.13, or where the
+// controller doesn't say) where it is allowed.
+func affinity(proc string, line uint32) string {
+	for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
+		name := filepath.Join(proc, "irq", strconv.FormatUint(uint64(line), 10), file)
+		if list := strings.TrimSpace(readBounded(name, maxAffinity)); list != "" {
+			return clean(list)
+		}
+	}
+	return ""
+}
+
+// maxAffinity bounds a list of CPUs.
+const maxAffinity = 64 << 10
 
 // lines are the interrupt lines of a device: what msi_irqs of its PCI function
 // lists, or, for sysfs trees without, the lines whose name has its address, as

@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,11 +52,18 @@ func TestIRQs(t *testing.T) {
 	defer d.Close()
 	want := []event.IRQ{
 		{Line: 0, Name: "timer"},
-		{Line: 40, Name: "mlx5_async0@pci:0000:03:00.0", Device: "mlx5_0"},
-		{Line: 41, Name: "mlx5_comp0@pci:0000:03:00.0, other name", Device: "mlx5_0"},
+		{Line: 40, Name: "mlx5_async0@pci:0000:03:00.0", Device: "mlx5_0", CPUs: "0-63,128-191"},
+		{Line: 41, Name: "mlx5_comp0@pci:0000:03:00.0, other name", Device: "mlx5_0", CPUs: "7"},
 		{Line: 777},
 	}
-	if diff := cmp.Diff(want, d.irqs(interruptsX86, []uint32{0, 41, 777})); diff != "" {
+	proc := plant(t, map[string]string{
+		"interrupts":                     interruptsX86,
+		"irq/41/effective_affinity_list": "7\n",
+		"irq/41/smp_affinity_list":       "0-191\n",
+		"irq/40/effective_affinity_list": "\n",
+		"irq/40/smp_affinity_list":       "0-63,128-191\n",
+	})
+	if diff := cmp.Diff(want, d.irqs(proc, []uint32{0, 41, 777})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -68,7 +77,7 @@ func TestIRQsOtherwise(t *testing.T) {
 	})}, nil)
 	defer byName.Close()
 	want := []event.IRQ{{Line: 40, Name: "mlx5_async0@pci:0000:03:00.0", Device: "mlx5_3"}}
-	if diff := cmp.Diff(want, byName.irqs(interruptsARM64, nil)); diff != "" {
+	if diff := cmp.Diff(want, byName.irqs(plant(t, map[string]string{"interrupts": interruptsARM64}), nil)); diff != "" {
 		t.Errorf("by name (-want +got):\n%s", diff)
 	}
 	rxe := SnapshotDevices([]string{plant(t, map[string]string{
@@ -79,10 +88,59 @@ func TestIRQsOtherwise(t *testing.T) {
 	})}, nil)
 	defer rxe.Close()
 	want = []event.IRQ{{Line: 24, Name: "pcieport", Device: "rxe0"}}
-	if diff := cmp.Diff(want, rxe.irqs(interruptsX86, nil)); diff != "" {
+	if diff := cmp.Diff(want, rxe.irqs(plant(t, map[string]string{"interrupts": interruptsX86}), nil)); diff != "" {
 		t.Errorf("virtio (-want +got):\n%s", diff)
 	}
 	if got := rxe.Finish()[0]; got.PCI != "0000:00:03.0" || !got.Software {
 		t.Errorf("%+v", got)
+	}
+}
+
+// wide is /proc/interrupts of a machine with many CPUs; counts are as wide as the
+// kernel makes them (%10u).
+func wide(cpus int, lines ...string) string {
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", 5))
+	for cpu := range cpus {
+		fmt.Fprintf(&b, "CPU%-8d", cpu)
+	}
+	b.WriteString("\n")
+	for i, line := range lines {
+		fmt.Fprintf(&b, "%4d: ", 100+i)
+		for cpu := range cpus {
+			fmt.Fprintf(&b, "%10d ", (cpu+1)*4_000_000_000%4_294_967_295)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// Two functions of a card whose interrupts have equal names, on 200 CPUs: each
+// line keeps its device, as msi_irqs says.
+func TestWideMachineEqualNames(t *testing.T) {
+	d := SnapshotDevices([]string{plant(t, map[string]string{
+		"class/infiniband/mlx5_0":                             "-> ../../devices/pci0000:00/0000:03:00.0/infiniband/mlx5_0",
+		"class/infiniband/mlx5_1":                             "-> ../../devices/pci0000:00/0000:03:00.1/infiniband/mlx5_1",
+		"devices/pci0000:00/0000:03:00.0/infiniband/mlx5_0/a": "",
+		"devices/pci0000:00/0000:03:00.1/infiniband/mlx5_1/a": "",
+		"devices/pci0000:00/0000:03:00.0/msi_irqs/100":        "msix\n",
+		"devices/pci0000:00/0000:03:00.1/msi_irqs/101":        "msix\n",
+	})}, nil)
+	defer d.Close()
+	const long = "an_interrupt_name_of_many_more_than_thirty_two_bytes@pci:0000:03:00.2"
+	proc := plant(t, map[string]string{
+		"interrupts": wide(200,
+			"IR-PCI-MSIX-0000:03:00.0    1-edge      mlx5_comp0",
+			"IR-PCI-MSIX-0000:03:00.1    1-edge      mlx5_comp0",
+			"IR-PCI-MSI 1572864-edge      "+long),
+		"irq/101/effective_affinity_list": "199\n",
+	})
+	want := []event.IRQ{
+		{Line: 100, Name: "mlx5_comp0", Device: "mlx5_0"},
+		{Line: 101, Name: "mlx5_comp0", Device: "mlx5_1", CPUs: "199"},
+		{Line: 102, Name: long},
+	}
+	if diff := cmp.Diff(want, d.irqs(proc, []uint32{102})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
