@@ -52,7 +52,7 @@ vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs w
 	testbed/vm/test $(KERNEL)
 
 SOAK ?= 100
-SOAK_TESTS := TestKilledAtRandom|TestKilledWhileHolding
+SOAK_TESTS := TestFullRate|TestKilledAtRandom|TestKilledWhileHolding|TestCycles
 .PHONY: soak
 soak: deps build testbed ## beside the tests, half an hour: endurance on the software device, or SOAK percent of it; as root
 	RDMATRACE_SOAK=$(SOAK) $(GO) test -count=1 -timeout 2h -v -run '$(SOAK_TESTS)' ./testbed/e2e ./tracer

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
 )
 
 // The moments at which rdmatrace is killed are spread over its life: it needs
@@ -25,7 +27,7 @@ func randomPause() { time.Sleep(rand.N(killSpread)) }
 func TestKilledAtRandom(t *testing.T) {
 	d := startDevice(t)
 	checker := d.run(t, jobArgv(t, "oracle-odd pause=100000")...)
-	kills, rounds := soak(t, 6, 150), 0
+	kills, rounds := testenv.Soak(t, 6, 150), 0
 	for kills > 0 {
 		const n = 40_000
 		p := d.pair(t, "ib_write_lat", "-s", "64", "-n", strconv.Itoa(n))
@@ -66,7 +68,7 @@ func TestKilledWhileHolding(t *testing.T) {
 	dir := t.TempDir()
 	odd := jobArgv(t, "oracle-odd")[0]
 	began := 0
-	kills := soak(t, 4, 50)
+	kills := testenv.Soak(t, 4, 50)
 	for i := range kills {
 		log := filepath.Join(dir, strconv.Itoa(i))
 		script := fmt.Sprintf("echo began >%s; for i in 1 2; do %s count=500 pause=100000 >>%s 2>&1; done; echo ended >>%s", log, odd, log, log)

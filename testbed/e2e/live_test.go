@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -131,15 +130,7 @@ func TestMemory(t *testing.T) {
 }
 
 // peakKB is the most memory that a process had so far; 0 if it has ended.
-func peakKB(pid int) (kb int) {
-	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			_, _ = fmt.Sscan(rest, &kb)
-		}
-	}
-	return kb
-}
+func peakKB(pid int) int { return statusKB(pid, "VmHWM:") }
 
 // A dry run says where probes would go and at what cost, and places none.
 func TestDryRun(t *testing.T) {

@@ -119,16 +119,23 @@ func (tr *tracing) result(t *testing.T) *traced {
 		<-tr.exited
 		t.Fatalf("rdmatrace does not end\n%s", tr.stderr.String())
 	}
+	got := tr.summary(t)
+	var err error
+	if got.events, got.ctx, err = outcome.ReadCapture(tr.capture); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// summary is what rdmatrace printed, once it has ended, without the events.
+func (tr *tracing) summary(t *testing.T) *traced {
+	t.Helper()
 	if tr.err != nil {
 		t.Fatalf("%v: %v\n%s", tr.Args[1:], tr.err, tr.stderr.String())
 	}
 	got := &traced{stderr: tr.stderr.String(), file: tr.capture}
 	if err := json.Unmarshal([]byte(tr.stdout.String()), &got.report); err != nil {
 		t.Fatalf("the summary is no JSON: %v\n%.300s", err, tr.stdout.String())
-	}
-	var err error
-	if got.events, got.ctx, err = outcome.ReadCapture(tr.capture); err != nil {
-		t.Fatal(err)
 	}
 	return got
 }

@@ -1,4 +1,4 @@
-package e2e
+package testenv
 
 import (
 	"os"
@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// soak is how often or long a test of endurance does what it does: briefly
+// Soak is how often or long a test of endurance does what it does: briefly
 // among the other tests, and fully, or by a share of that in percent, where
 // RDMATRACE_SOAK is set (make soak).
-func soak(t *testing.T, brief, full int) int {
+func Soak(t testing.TB, brief, full int) int {
 	t.Helper()
 	text := os.Getenv("RDMATRACE_SOAK")
 	if text == "" {

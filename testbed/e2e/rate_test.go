@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
+)
+
+// At the full rate of the device, from a program's first work request to its
+// last, each is delivered or counted as lost, and the memory of rdmatrace stays
+// what it was.
+func TestFullRate(t *testing.T) {
+	const trial = 300_000
+	took := fullRate(t, trial)
+	if seconds := testenv.Soak(t, 0, 600); seconds > 0 {
+		fullRate(t, min(int(trial/took.Seconds()*float64(seconds)), 1<<31-1))
+	}
+}
+
+// flatKB is how much more memory the second half of a run may take than the
+// first: what the collector leaves varies.
+const flatKB = 8 << 10
+
+func fullRate(t *testing.T, n int) time.Duration {
+	t.Helper()
+	d := startDevice(t, "LOG_MB=1") // the counts are perftest's own: a row for each would fill the disk
+	argv := []string{"ib_write_bw", "-s", "64", "-N", "-n", strconv.Itoa(n)}
+	server := d.server(t, argv...)
+	tr := startTrace(t, d.env(), append(append([]string{"-o", "/dev/null", "--", built(t, softmlx5), "run"}, argv...), "127.0.0.1")...)
+	var used []int // kB, every tenth of a second
+	waitRunning(t, tr, func() { used = append(used, rssKB(tr.Process.Pid)) })
+	if tr.err != nil {
+		t.Fatalf("%v: %s", tr.err, tr.stderr.String())
+	}
+	server.wait(t)
+	got := tr.summary(t)
+	got.balance(t)
+	send := got.Kinds["send"]
+	dropped := got.Losses["dropped: work request"]
+	half := len(used) / 2
+	first, second := most(used[:half]), most(used[half:])
+	t.Logf("%d work requests in %.1f s: %+v; %d records of them dropped; %d, then %d kB",
+		n, float64(got.WindowNS)/1e9, send, dropped, first, second)
+	if send.Posted != int64(n) {
+		t.Errorf("%d work requests in the books, %d were posted", send.Posted, n)
+	}
+	if int64(dropped) > send.Lost {
+		t.Errorf("%d records dropped, %d lost in the books", dropped, send.Lost)
+	}
+	if !strings.Contains(got.stderr, "exited with status 0") {
+		t.Errorf("perftest: %s", got.stderr)
+	}
+	if n > 10_000_000 && second > first+flatKB || max(first, second) > 150<<10 {
+		t.Errorf("rdmatrace used %d, then %d kB", first, second)
+	}
+	return time.Duration(got.WindowNS)
+}
+
+// waitRunning calls look until rdmatrace has ended, however long that takes.
+func waitRunning(t *testing.T, tr *tracing, look func()) {
+	t.Helper()
+	for {
+		select {
+		case <-tr.exited:
+			return
+		case <-time.After(100 * time.Millisecond):
+			look()
+		}
+	}
+}
+
+func most(all []int) (m int) {
+	for _, v := range all {
+		m = max(m, v)
+	}
+	return m
+}
+
+// rssKB is a process's memory now; 0 if it has ended.
+func rssKB(pid int) int { return statusKB(pid, "VmRSS:") }
+
+func statusKB(pid int, field string) (kb int) {
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, field); ok {
+			kb, _ = strconv.Atoi(strings.Fields(rest)[0])
+		}
+	}
+	return kb
+}
