@@ -29,6 +29,8 @@ type aggregates struct {
 	exposure        exposure
 	series          series
 
+	pauses *pauses // of the engine; nil: there were none
+
 	measured int64 // WRs that left the delay line; numbers them
 	errors   map[uint32]int64
 	unsplit  struct{ wrs, ns int64 }
@@ -129,6 +131,25 @@ func (a *aggregates) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, b
 // at t, leaving depth in flight, or depthUnknown.
 func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
 	a.queue(qp).backlog.retire(t, depth)
+}
+
+// paused says that posts and polls are not observed from t on.
+func (a *aggregates) paused(t uint64) {
+	for _, q := range a.queues {
+		a.gapBefore(q, t, q.backlog.lastTID)
+		q.backlog.empty = false
+	}
+}
+
+// observed is how much of [begin, end) was, ns.
+func (a *aggregates) observed(begin, end uint64) uint64 {
+	if end <= begin {
+		return 0
+	}
+	if a.pauses == nil {
+		return end - begin
+	}
+	return end - begin - a.pauses.within(begin, end)
 }
 
 // learn finds what was in front of d, and teaches its floor.

@@ -173,7 +173,7 @@ func (a *aggregates) peerWaits() []PeerWait {
 func (a *aggregates) describeQueues(r *Report, names *naming) []string {
 	window := r.Context.Window
 	for _, p := range a.ports {
-		r.Ports = append(r.Ports, p.report(r.Context, float64(window.End-min(window.Begin, window.End))/1e9))
+		r.Ports = append(r.Ports, p.report(r.Context, float64(a.observed(window.Begin, window.End))/1e9))
 	}
 	slices.SortFunc(r.Ports, func(x, y PortReport) int {
 		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.Port, y.Port))
@@ -191,9 +191,9 @@ func (a *aggregates) describeQueues(r *Report, names *naming) []string {
 		}
 		line := Queue{
 			PID: q.qp.pid, QPNum: q.qp.num, Device: q.port.name.device, Peer: validText(q.qp.peer),
-			QueueSize: int64(q.qp.maxSendWR), WindowNS: int64(end - min(begin, end)),
+			QueueSize: int64(q.qp.maxSendWR), WindowNS: int64(a.observed(begin, end)),
 		}
-		q.backlog.report(&line, min(begin, end), end, names)
+		q.backlog.report(&line, begin, end, a.observed, names)
 		r.Queues = append(r.Queues, line)
 	}
 	return markBypass(r.Context, r.Queues, states, r.Ports)

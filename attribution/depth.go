@@ -112,16 +112,16 @@ func (a *aggregates) spanOf(state threadState, begin, end uint64, syscall int32)
 }
 
 // report fills the part of a Queue that b knows. [begin, end) is the part of
-// the window in which the queue pair existed.
-func (b *backlog) report(q *Queue, begin, end uint64, names *naming) {
+// the window in which the queue pair existed, observed how much of a time was.
+func (b *backlog) report(q *Queue, begin, end uint64, observed func(begin, end uint64) uint64, names *naming) {
 	q.Posted = b.posted
 	q.DepthMax, q.DepthKnown = int64(b.depthMax), b.depths
 	idle, unknown := b.idle, b.unknown
 	switch {
-	case b.posted == 0 && end > begin:
-		idle, unknown = idle+end-begin, unknown+end-begin
-	case b.startedEmpty && b.firstPost > begin:
-		idle, unknown = idle+b.firstPost-begin, unknown+b.firstPost-begin
+	case b.posted == 0:
+		idle, unknown = idle+observed(begin, end), unknown+observed(begin, end)
+	case b.startedEmpty:
+		idle, unknown = idle+observed(begin, b.firstPost), unknown+observed(begin, b.firstPost)
 	}
 	if b.depths > 0 {
 		q.DepthMean = float64(b.depthSum) / float64(b.depths)
@@ -140,7 +140,7 @@ func (b *backlog) report(q *Queue, begin, end uint64, names *naming) {
 		}
 	}
 	q.IdleSyscalls = topCulprits(list, Culprit{TotalNS: int64(b.otherSleeps.ns), Count: b.otherSleeps.count})
-	if seconds := float64(end-begin) / 1e9; seconds > 0 {
+	if seconds := float64(observed(begin, end)) / 1e9; seconds > 0 {
 		q.BytesPerSec = float64(b.bytes) / seconds
 		q.WRsPerSec = float64(b.posted) / seconds
 	}

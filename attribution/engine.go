@@ -17,6 +17,7 @@ type Engine struct {
 	threads  *timelines
 	ledger   ledger
 	submits  submits
+	pauses   pauses
 	flights  flights
 	deferred []deferredWR
 	held     ring[heldCompletion]
@@ -48,6 +49,7 @@ type sink interface {
 	add(m *measured)
 	posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32)
 	retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32)
+	paused(t uint64)
 }
 
 // New makes an Engine.
@@ -102,7 +104,9 @@ func (e *Engine) Add(ev *event.Event) {
 // The Engine cannot be used afterwards.
 func (e *Engine) Finish(ctx *event.Context) *Report {
 	e.close()
+	e.agg.pauses = &e.pauses
 	r := e.agg.finish(ctx, e.objects.all)
+	r.Sampled = e.pauses.report(ctx.Window.Begin, ctx.Window.End)
 	r.WRs = e.ledger.total()
 	r.Kinds = map[string]Books{"send": e.ledger.books[side(false)], "receive": e.ledger.books[side(true)]}
 	r.Doubts = append(e.doubts(), r.Doubts...)
@@ -160,6 +164,9 @@ func (e *Engine) verb(r *verbRecord) {
 	if e.held.len() > 0 {
 		e.release(r.time)
 	}
+	if e.pauses.on {
+		return // of a call that was under way as probes went or came
+	}
 	switch r.kind {
 	case event.KindWR:
 		e.posted(r)
@@ -203,6 +210,8 @@ func (e *Engine) rare(r *rareRecord) {
 		e.taskEvent(r)
 	case event.KindLoss:
 		e.lossEvent(r)
+	case event.KindPause:
+		e.pauseEvent(r)
 	}
 }
 
@@ -211,6 +220,7 @@ func (e *Engine) rare(r *rareRecord) {
 func (e *Engine) tick(t, begin uint64) {
 	if !e.threads.started {
 		e.threads.started, e.threads.origin = true, min(t, begin)
+		e.pauses.start(e.threads.origin)
 	}
 	e.now = t
 }

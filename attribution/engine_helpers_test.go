@@ -223,6 +223,8 @@ func (r *recorder) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, byt
 	r.bytes += int64(bytes)
 }
 
+func (r *recorder) paused(uint64) {}
+
 func (r *recorder) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
 	if depth < 0 && depth != depthUnknown || n <= 0 {
 		r.t.Errorf("retired %d leaving %d", n, depth)

@@ -214,6 +214,8 @@ func (e *Engine) late(ev *event.Event) {
 		}
 	case event.KindDeviceContext:
 		e.contextEvent(&r)
+	case event.KindPause:
+		e.pauseEvent(&r)
 	case event.KindLoss:
 		r.lossEnd, r.lossCount, r.lossOf = ev.Time, ev.Loss.Count, ev.Loss.Of
 		r.time = min(ev.Loss.Begin, ev.Time)

@@ -41,6 +41,7 @@ var kindNames = [event.Kinds]string{
 	event.KindDeviceContext: "device context",
 	event.KindTask:          "task",
 	event.KindLoss:          "loss",
+	event.KindPause:         "pause",
 }
 
 // doubts tells the reader, worst first.

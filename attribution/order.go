@@ -74,6 +74,7 @@ var rooms = [event.Kinds]room{
 	event.KindDeviceContext: roomRare,
 	event.KindTask:          roomRare,
 	event.KindLoss:          roomRare,
+	event.KindPause:         roomRare,
 }
 
 // arrival says what became of an event.
@@ -143,6 +144,8 @@ func isBroken(ev *event.Event) bool {
 		return ev.Object == nil || ev.Object.Context == nil
 	case event.KindTask:
 		return ev.Object == nil || ev.Object.Task == nil
+	case event.KindPause:
+		return ev.Flags != event.PauseBegin && ev.Flags != event.PauseEnd
 	}
 	return false
 }

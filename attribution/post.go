@@ -42,6 +42,9 @@ func (e *Engine) posted(r *verbRecord) {
 	call.seen++
 	call.left++
 	e.ledger.post(q)
+	if !q.receive {
+		e.pauses.count(r.Bytes)
+	}
 	if !q.proven() {
 		q.notePost(p, r.time)
 	}

@@ -41,6 +41,9 @@ type (
 	}
 )
 
+// begins: of a pause.
+func (r *rareRecord) begins() bool { return r.flags&event.PauseBegin != 0 }
+
 // recordHandler takes records in the order of time.
 type recordHandler interface {
 	verb(r *verbRecord)
@@ -53,6 +56,7 @@ type recordHandler interface {
 // leads to: a loss un-anchors before anything is matched, a thread runs before
 // it posts, and posts before it reaps.
 var rank = [event.Kinds]uint8{
+	event.KindPause:         0,
 	event.KindLoss:          1,
 	event.KindDeviceContext: 2,
 	event.KindCQ:            3,

@@ -45,6 +45,7 @@ type Report struct {
 	Slow    Slow
 
 	Samples []Sample // for profiles; sorted
+	Sampled *Sampled // nil: all of the window was observed
 	Doubts  []string // sentences for the reader, worst first
 }
 

@@ -33,6 +33,7 @@ type simConfig struct {
 	fails     int // one in so many requests fails, 0: none
 	resets    bool
 	losses    int // records lost at so many times
+	pauses    int // and so many times in which probes are out
 	unseen    int // one in so many posts is made past the probes, 0: none
 	knowSig   bool
 	knowDepth bool
@@ -157,7 +158,33 @@ func (s *sim) run() []event.Event {
 	for range s.losses {
 		events = s.lose(events)
 	}
+	for begin := s.gate; s.pauses > 0; s.pauses-- {
+		begin += 1 + s.rng.Uint64N(10_000)
+		end := begin + 1 + s.rng.Uint64N(5_000)
+		events = s.pause(events, begin, end)
+		begin = end
+	}
 	return events
+}
+
+// pause takes out some of what posts and polls between begin and end left: the
+// probes come and go one by one.
+func (s *sim) pause(events []event.Event, begin, end uint64) []event.Event {
+	kept := slices.DeleteFunc(slices.Clone(events), func(ev event.Event) bool {
+		switch ev.Kind {
+		case event.KindWR, event.KindCompletion, event.KindPostEnd, event.KindArm:
+		default:
+			return false
+		}
+		gone := ev.Time >= begin && ev.Time < end && s.rng.IntN(3) > 0
+		if w := s.truth[ev.Verb.Stack]; gone && w != nil && ev.Kind == event.KindWR {
+			w.seen = false
+		}
+		return gone
+	})
+	return append(kept,
+		event.Event{Time: begin, Kind: event.KindPause, Flags: event.PauseBegin},
+		event.Event{Time: end, Kind: event.KindPause, Flags: event.PauseEnd})
 }
 
 func (s *sim) describe(q *trueQP, what event.ObjectEvent, state uint32) {

@@ -533,6 +533,7 @@ const (
 	RdmaProgBuildStart         = "build_start"
 	RdmaProgBuildUdAddr        = "build_ud_addr"
 	RdmaProgBuildWr            = "build_wr"
+	RdmaProgCallsForgotten     = "calls_forgotten"
 	RdmaProgCloseDeviceEnter   = "close_device_enter"
 	RdmaProgCreateCqEnter      = "create_cq_enter"
 	RdmaProgCreateCqExEnter    = "create_cq_ex_enter"
@@ -643,6 +644,7 @@ type RdmaProgramSpecs struct {
 	BuildStart         *ebpf.ProgramSpec `ebpf:"build_start"`
 	BuildUdAddr        *ebpf.ProgramSpec `ebpf:"build_ud_addr"`
 	BuildWr            *ebpf.ProgramSpec `ebpf:"build_wr"`
+	CallsForgotten     *ebpf.ProgramSpec `ebpf:"calls_forgotten"`
 	CloseDeviceEnter   *ebpf.ProgramSpec `ebpf:"close_device_enter"`
 	CreateCqEnter      *ebpf.ProgramSpec `ebpf:"create_cq_enter"`
 	CreateCqExEnter    *ebpf.ProgramSpec `ebpf:"create_cq_ex_enter"`
@@ -810,6 +812,7 @@ type RdmaPrograms struct {
 	BuildStart         *ebpf.Program `ebpf:"build_start"`
 	BuildUdAddr        *ebpf.Program `ebpf:"build_ud_addr"`
 	BuildWr            *ebpf.Program `ebpf:"build_wr"`
+	CallsForgotten     *ebpf.Program `ebpf:"calls_forgotten"`
 	CloseDeviceEnter   *ebpf.Program `ebpf:"close_device_enter"`
 	CreateCqEnter      *ebpf.Program `ebpf:"create_cq_enter"`
 	CreateCqExEnter    *ebpf.Program `ebpf:"create_cq_ex_enter"`
@@ -860,6 +863,7 @@ func (p *RdmaPrograms) Close() error {
 		p.BuildStart,
 		p.BuildUdAddr,
 		p.BuildWr,
+		p.CallsForgotten,
 		p.CloseDeviceEnter,
 		p.CreateCqEnter,
 		p.CreateCqExEnter,

@@ -537,6 +537,7 @@ const (
 	RdmaProgCallFunctionExit        = "call_function_exit"
 	RdmaProgCallFunctionSingleEntry = "call_function_single_entry"
 	RdmaProgCallFunctionSingleExit  = "call_function_single_exit"
+	RdmaProgCallsForgotten          = "calls_forgotten"
 	RdmaProgCloseDeviceEnter        = "close_device_enter"
 	RdmaProgCreateCqEnter           = "create_cq_enter"
 	RdmaProgCreateCqExEnter         = "create_cq_ex_enter"
@@ -659,6 +660,7 @@ type RdmaProgramSpecs struct {
 	CallFunctionExit        *ebpf.ProgramSpec `ebpf:"call_function_exit"`
 	CallFunctionSingleEntry *ebpf.ProgramSpec `ebpf:"call_function_single_entry"`
 	CallFunctionSingleExit  *ebpf.ProgramSpec `ebpf:"call_function_single_exit"`
+	CallsForgotten          *ebpf.ProgramSpec `ebpf:"calls_forgotten"`
 	CloseDeviceEnter        *ebpf.ProgramSpec `ebpf:"close_device_enter"`
 	CreateCqEnter           *ebpf.ProgramSpec `ebpf:"create_cq_enter"`
 	CreateCqExEnter         *ebpf.ProgramSpec `ebpf:"create_cq_ex_enter"`
@@ -838,6 +840,7 @@ type RdmaPrograms struct {
 	CallFunctionExit        *ebpf.Program `ebpf:"call_function_exit"`
 	CallFunctionSingleEntry *ebpf.Program `ebpf:"call_function_single_entry"`
 	CallFunctionSingleExit  *ebpf.Program `ebpf:"call_function_single_exit"`
+	CallsForgotten          *ebpf.Program `ebpf:"calls_forgotten"`
 	CloseDeviceEnter        *ebpf.Program `ebpf:"close_device_enter"`
 	CreateCqEnter           *ebpf.Program `ebpf:"create_cq_enter"`
 	CreateCqExEnter         *ebpf.Program `ebpf:"create_cq_ex_enter"`
@@ -900,6 +903,7 @@ func (p *RdmaPrograms) Close() error {
 		p.CallFunctionExit,
 		p.CallFunctionSingleEntry,
 		p.CallFunctionSingleExit,
+		p.CallsForgotten,
 		p.CloseDeviceEnter,
 		p.CreateCqEnter,
 		p.CreateCqExEnter,

@@ -103,4 +103,26 @@ int task_found(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/*
+ * Run while the probes of posts and polls are out: the return of a call that a
+ * thread is in will not be seen, so none may be taken for it later.
+ */
+SEC("iter/task")
+int calls_forgotten(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t;
+
+	if (!task)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!t)
+		return 0;
+	t->post.begin = 0;
+	t->poll.begin = 0;
+	t->build.begin = 0;
+	t->build.started = 0;
+	return 0;
+}
+
 #endif

@@ -133,6 +133,10 @@ type Cost struct {
 	CPUTime uint64  // ns rdmatrace itself ran
 	// The same for a probe on an instruction that the kernel has to single-step.
 	SteppedTrapNS, SteppedPairNS, SteppedInPost float64
+	// OfThreads is what the probes took of the time that the threads ran which
+	// post and poll, as a share; 0: not known. Limit is what it was to be kept
+	// below by pauses; 0: there was none.
+	OfThreads, Limit float64
 }
 
 // IRQ is a line that was seen, with its device where that is known.

@@ -35,6 +35,9 @@ const (
 	// owns the queue; TID is the task it was written on. In Verb: CQ, QPNum, WRID,
 	// Status, Opcode, End and Count.
 	KindCQE
+	// KindPause: posts and polls are not observed from here on (PauseBegin), or
+	// again (PauseEnd). All else is, all the time.
+	KindPause
 	kinds
 )
 
@@ -50,7 +53,7 @@ type Event struct {
 	Kind Kind
 	CPU  uint16
 	// Flags are of the part that is set: WR* for KindWR, Completion* for
-	// KindCompletion, Switch* for KindSwitch.
+	// KindCompletion, Switch* for KindSwitch, Pause* for KindPause.
 	Flags uint32
 
 	Verb   Verb
@@ -115,6 +118,12 @@ type Verb struct {
 	Traps      uint16 // our probe hits inside the call or poll
 	Opcode     uint8  // enum ibv_wr_opcode (KindWR) or ibv_wc_opcode (KindCompletion)
 }
+
+// Flags of KindPause.
+const (
+	PauseBegin = 1 << iota
+	PauseEnd
+)
 
 // Flags of KindSwitch.
 const (

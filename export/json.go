@@ -26,7 +26,8 @@ func newJSON(r *attribution.Report) jsonReport {
 		AtP50: toSplit(r.AtP50), AtP99: toSplit(r.AtP99), Causes: toCauses(r.Causes), Groups: toGroups(r.Groups),
 		Probe: toDistribution(r.Probe), ExposedNS: map[string]int64{}, Kinds: map[string]jsonBooks{},
 		DoneSources: toShares(r.DoneSources), Demands: toShares(r.Demands), Doubts: append([]string{}, allDoubts(r)...), Losses: toLosses(c),
-		Cost: jsonCost{finite(c.Cost.TrapNS), finite(c.Cost.PairNS), c.Cost.CPUTime, finite(c.Cost.SteppedTrapNS), finite(c.Cost.SteppedPairNS)},
+		Cost: jsonCost{finite(c.Cost.TrapNS), finite(c.Cost.PairNS), c.Cost.CPUTime, finite(c.Cost.SteppedTrapNS), finite(c.Cost.SteppedPairNS),
+			finite(c.Cost.OfThreads), finite(c.Cost.Limit)},
 		Host: jsonHost{clean(c.Host.Name), clean(c.Host.Kernel), clean(c.Host.Arch), clean(c.Host.Distribution), c.Host.CPUs, clean(c.Host.Governor)},
 	}
 	j.Uncertain.Count = r.Uncertain
@@ -51,6 +52,7 @@ func newJSON(r *attribution.Report) jsonReport {
 		return jsonReceive{clean(p.Device), clean(p.Peer), p.QPNum, toDistribution(p.Wait)}
 	})
 	j.Series = list(r.Series, func(p attribution.SeriesPoint) jsonPoint { return toPoint(p, c) })
+	j.Sampled = toSampled(r.Sampled)
 	j.Probes = list(c.Probes, toProbe)
 	j.Devices = list(c.Devices, toDevice)
 	j.Targets = list(c.Targets, toTarget)
@@ -198,6 +200,14 @@ func toPoint(p attribution.SeriesPoint, c *event.Context) jsonPoint {
 		ns[i] = float64(v)
 	}
 	return jsonPoint{relative(c, p.Begin), relative(c, p.End), p.Count, p.LatencyNS, p.MaxNS, toParts(ns)}
+}
+
+func toSampled(s *attribution.Sampled) *jsonSampled {
+	if s == nil {
+		return nil
+	}
+	return &jsonSampled{s.Stretches, s.ObservedNS, s.LongestUnobservedNS, finite(s.WRsPerSec), finite(s.WRsPerSecError),
+		finite(s.BytesPerSec), finite(s.BytesPerSecError)}
 }
 
 func toProbe(p event.Probe) jsonProbe {

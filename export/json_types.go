@@ -42,6 +42,7 @@ type jsonReport struct {
 	Doubts      []string             `json:"doubts"`
 	Losses      map[string]uint64    `json:"losses"`
 	Probes      []jsonProbe          `json:"probes"`
+	Sampled     *jsonSampled         `json:"sampled"`
 	Cost        jsonCost             `json:"cost"`
 	Targets     []jsonTarget         `json:"targets"`
 	Host        jsonHost             `json:"host"`
@@ -308,4 +309,17 @@ type jsonCost struct {
 	// On instructions that the kernel single-steps.
 	SteppedTrapNS float64 `json:"stepped_trap_ns"`
 	SteppedPairNS float64 `json:"stepped_pair_ns"`
+	OfThreads     float64 `json:"of_threads"`
+	Limit         float64 `json:"limit"`
+}
+
+// jsonSampled is null where all of the window was observed.
+type jsonSampled struct {
+	Stretches           int64   `json:"stretches"`
+	ObservedNS          int64   `json:"observed_ns"`
+	LongestUnobservedNS int64   `json:"longest_unobserved_ns"`
+	WRsPerSec           float64 `json:"wrs_per_sec"`
+	WRsPerSecError      float64 `json:"wrs_per_sec_error"`
+	BytesPerSec         float64 `json:"bytes_per_sec"`
+	BytesPerSecError    float64 `json:"bytes_per_sec_error"`
 }

@@ -24,6 +24,7 @@ func Text(w io.Writer, r *attribution.Report, o TextOptions) error {
 	p := &page{w: buffered, width: min(max(o.Width, minWidth), maxWidth), colour: o.Colour}
 	header(p, r)
 	headline(p, r)
+	sampled(p, r)
 	if r.Latency.Count > 0 {
 		latency(p, r)
 		where(p, r)

@@ -99,6 +99,9 @@ func ports(p *page, r *attribution.Report) {
 	p.heading("PORTS", "bytes of traced work requests beside what the port counted")
 	t := newTable("lrlrrrrr", "port", "link", "", "traced", "rate", "of link", "counted", "share")
 	window := float64(windowNS(context(r))) / 1e9
+	if r.Sampled != nil {
+		window = float64(r.Sampled.ObservedNS) / 1e9
+	}
 	for _, port := range r.Ports {
 		link := "unknown"
 		if port.RateBPS > 0 {
@@ -107,7 +110,9 @@ func ports(p *page, r *attribution.Report) {
 		name := fmt.Sprintf("%s/%d", cleanOr(port.Device, "?"), port.Port)
 		t.row(portRow(name, link, "sent", port.TracedSent, port.PortSent, port.RateBPS, window)...)
 		t.row(portRow("", "", "received", port.TracedRecv, port.PortRecv, port.RateBPS, window)...)
-		t.remark(portRemark(port))
+		if r.Sampled == nil { // else the port counted what was not observed, too
+			t.remark(portRemark(port))
+		}
 	}
 	t.write(p)
 }

@@ -157,6 +157,9 @@ func cost(p *page, r *attribution.Report) {
 		lines = append(lines, fmt.Sprintf("Inside the latencies: %s, %s on average (cause software.probe).",
 			percent(float64(r.Probe.TotalNS), float64(r.Latency.TotalNS)), duration(r.Probe.MeanNS)))
 	}
+	if s := ofThreads(r); s != "" {
+		lines = append(lines, s)
+	}
 	if c.Cost.CPUTime > 0 {
 		lines = append(lines, fmt.Sprintf("rdmatrace itself ran for %s, %s of one CPU.",
 			duration(float64(c.Cost.CPUTime)), percent(float64(c.Cost.CPUTime), window)))

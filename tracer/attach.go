@@ -94,6 +94,7 @@ type attacher struct {
 	done   map[siteKey]bool
 	probes []siteReport
 	polls  []*pollSlot
+	data   []*batch // of the probes of posts and polls, which pauses take out
 	// functions are those that were to be attached: a forked child has the same.
 	functions locate.Functions
 	host      locate.Host
@@ -159,7 +160,7 @@ func (a *attacher) attachLibrary(lib *locate.Library, fns locate.Functions) (int
 		return 0, nil
 	}
 	// Asked each time: children were not examined, and a filter can come late.
-	if err := noReturnProbes(a.pid, locate.NoReturnProbes(a.pid, a.host)); err != nil {
+	if err := a.returnProbesAllowed(); err != nil {
 		return 0, err
 	}
 	n, err := a.attachFile(lib, func(file *os.File) []*batch { return a.plan(lib, fns, file) })
@@ -185,21 +186,35 @@ func outOfReach(err error) bool {
 
 // attachFile attaches what plan makes of a library's code, all or none.
 func (a *attacher) attachFile(lib *locate.Library, plan func(*os.File) []*batch) (int, error) {
-	// Held open: the mapping that leads to it may be gone the next moment.
-	file, err := os.Open(lib.Open)
+	file, ex, err := openLibrary(lib, a.pid)
 	if err != nil {
-		return 0, fmt.Errorf("open %s of process %d: %w", lib.Path, a.pid, err)
+		return 0, err
 	}
 	defer file.Close()
-	ex, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
-	if err != nil {
-		return 0, fmt.Errorf("read %s of process %d: %w", lib.Path, a.pid, err)
-	}
 	batches := plan(file)
 	a.kernel.sites.number(batches)
 	n, err := a.attachAll(ex, batches)
 	a.report(batches, err)
 	return n, err
+}
+
+// openLibrary opens the code of a process's library. The file is to be held open:
+// the mapping that leads to it may be gone the next moment.
+func openLibrary(lib *locate.Library, pid int) (*os.File, *link.Executable, error) {
+	file, err := os.Open(lib.Open)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s of process %d: %w", lib.Path, pid, err)
+	}
+	ex, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read %s of process %d: %w", lib.Path, pid, err), file.Close())
+	}
+	return file, ex, nil
+}
+
+// returnProbesAllowed asks for what forbids return probes on the process now.
+func (a *attacher) returnProbesAllowed() error {
+	return noReturnProbes(a.pid, locate.NoReturnProbes(a.pid, a.host))
 }
 
 // attachAll attaches all batches or none: an entry whose return isn't seen
@@ -228,6 +243,7 @@ func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error)
 		}
 	}
 	a.links.add(made...)
+	a.keep(batches)
 	return n, nil
 }
 
@@ -271,9 +287,11 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 			}
 		}
 	}
-	slices.SortStableFunc(order, func(x, y *batch) int { return cmp.Compare(x.turn(), y.turn()) })
+	slices.SortStableFunc(order, byTurn)
 	return order
 }
+
+func byTurn(x, y *batch) int { return cmp.Compare(x.turn(), y.turn()) }
 
 // turn is when a batch is attached, among others. In a process that runs, what
 // comes first is hit while the rest is still missing. So returns come first: one

@@ -23,6 +23,9 @@ func (t *Tracer) Context() *event.Context {
 	if err := t.halt(); err != nil {
 		t.notes = append(t.notes, err.Error())
 	}
+	if t.targets.work != nil {
+		t.targets.work.meter()
+	}
 	t.stacks.stop()
 	for _, tg := range t.targets.list() {
 		if tg.attach != nil {
@@ -108,6 +111,9 @@ func (t *Tracer) allNotes() []string {
 func (t *Tracer) cost() event.Cost {
 	emulated, stepped := t.trap.Emulated, t.trap.Stepped
 	c := event.Cost{TrapNS: emulated.Entry, PairNS: emulated.Pair, InPost: emulated.InPost, CPUTime: processCPU()}
+	if t.targets.work != nil {
+		c.Limit, c.OfThreads = t.cfg.MaxOverhead, t.targets.work.pace.share()
+	}
 	for _, tg := range t.targets.list() {
 		if tg.attach != nil && hitsStepped(tg.attach.probes, t.kernel.hits) {
 			c.SteppedTrapNS, c.SteppedPairNS, c.SteppedInPost = stepped.Entry, stepped.Pair, stepped.InPost

@@ -38,10 +38,11 @@ const (
 	newTarget // the gate is open
 	pollStep  // a poll function's switchover goes on
 	pollLook  // its trial has new evidence
+	keepPace  // a look at what probes cost is due
 )
 
 // holds says after which changes a process of ours stands still until it is let go.
-var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false, pollLook: false}
+var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false, pollLook: false, keepPace: false}
 
 // follower places probes for what the targets do while they are traced. It
 // works beside the reader, which must not wait for it.
@@ -60,6 +61,7 @@ type follower struct {
 	stopped bool
 	idle    sync.WaitGroup
 	notes   []string
+	pace    pacer
 }
 
 // maxPending bounds the changes that wait: a target that makes more objects
@@ -70,6 +72,7 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 	f := &follower{targets: ts, kernel: k, links: l}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.wake = sync.NewCond(&f.mu)
+	f.pace.users = map[uint32]*user{}
 	for _, tg := range ts.list() {
 		if len(tg.snap.MLX5) > 0 && !tg.layoutsKnown {
 			f.retryLayouts(tg, layoutRetry)
@@ -81,6 +84,8 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 // begin begins to work, once the gate is open: what there is to be done until
 // then waits.
 func (f *follower) begin() {
+	f.pace.opened = monotonic()
+	f.add(change{what: keepPace})
 	f.idle.Go(f.run)
 	for _, tg := range f.targets.list() {
 		if tg.hasEnded() {
@@ -92,6 +97,7 @@ func (f *follower) begin() {
 
 // note takes a change from an event, if it is one.
 func (f *follower) note(e *event.Event) {
+	f.pace.note(e)
 	c := change{pid: e.PID}
 	switch o := e.Object; {
 	case o == nil:
@@ -138,7 +144,7 @@ func (f *follower) noteRecord(raw []byte) bool {
 func (f *follower) add(c change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.pending) == maxPending {
+	if len(f.pending) == maxPending && c.what != keepPace {
 		f.keepNote("more objects were made than could be looked at: some may lack probes")
 		return
 	}
@@ -218,6 +224,9 @@ func (f *follower) keepNote(text string) {
 func (f *follower) log() *slog.Logger { return f.targets.cfg.Log }
 
 func (f *follower) handle(c change) (err error) {
+	if c.what == keepPace {
+		return f.keepPace()
+	}
 	if c.slot != nil {
 		if tg := f.targets.get(c.pid); tg == nil || tg.hasEnded() {
 			return nil

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -51,6 +52,10 @@ type Config struct {
 	// nothing once the path that consumes completions is learned, where the
 	// times in completion entries take the place of what empty polls tell.
 	EmptyPolls bool
+	// MaxOverhead is the share of the time of the threads that post and poll that
+	// their probes may take, 0: any. It is kept by pauses in which these probes are
+	// out, which events of KindPause tell of. It needs EmptyPolls.
+	MaxOverhead float64
 	// Debug adds the verifier's log to errors.
 	Debug bool
 	// Opened is called by Run once every probe is in and events begin to count.
@@ -70,6 +75,12 @@ type Config struct {
 func (cfg *Config) setDefaults() error {
 	if len(cfg.PIDs) == 0 && len(cfg.Command) == 0 {
 		return errors.New("nothing to trace: neither a process nor a command is given")
+	}
+	switch {
+	case cfg.MaxOverhead < 0 || math.IsNaN(cfg.MaxOverhead):
+		return fmt.Errorf("the overhead cannot be limited to %v", cfg.MaxOverhead)
+	case cfg.MaxOverhead > 0 && !cfg.EmptyPolls:
+		return errors.New("limiting the overhead does not go with skipping empty polls")
 	}
 	if cfg.RingBytes == 0 {
 		cfg.RingBytes = 64 << 20
@@ -171,6 +182,9 @@ func (t *Tracer) prepare(ctx context.Context) error {
 		return err
 	}
 	if t.trap, err = calibrate.Run(ctx); err != nil {
+		if t.cfg.MaxOverhead > 0 {
+			return fmt.Errorf("limit the overhead: the cost of probes is unknown: %w", err)
+		}
 		t.notes = append(t.notes, "the cost of probes is unknown: "+err.Error())
 	}
 	if err := t.targets.attach(ctx, t.kernel, &t.links); err != nil {
@@ -280,6 +294,7 @@ func (t *Tracer) open(sink func(*event.Event) error) error {
 	if err := t.kernel.findTasks(); err != nil {
 		t.notes = append(t.notes, "what the threads did when the trace began is unknown: "+err.Error())
 	}
+	t.targets.work.pace.limit, t.targets.work.pace.trap = t.cfg.MaxOverhead, t.trap
 	t.targets.work.begin()
 	if t.cfg.Opened != nil {
 		t.cfg.Opened()

@@ -40,6 +40,7 @@ type options struct {
 	debug      bool
 	dryRun     bool
 	skipEmpty  bool
+	limit      float64 // of the overhead, a share; 0: none
 }
 
 // usageError is a fault of the command line: exit code 2.
@@ -65,12 +66,13 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.StringVar(&o.flamegraph, "flamegraph", "", "write a flame graph (SVG) to `file`")
 	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
 	f.BoolVar(&o.skipEmpty, "skip-empty-polls", false, "experimental: polls that find nothing cost nothing, and times are less sure")
+	f.Var((*share)(&o.limit), "max-overhead", "observe part of the time, so that probes take at most this `percentage` of the time of\nthe threads that post and poll; otherwise all is observed")
 	f.StringVar(&o.btf, "btf", "", "read the kernel's type information from `file` instead of /sys/kernel/btf/vmlinux")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
-	for group, names := range [...][]string{{"pid", "duration", "skip-empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
+	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "skip-empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
 		for _, name := range names {
 			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
 				panic(err) // a name of this table that is no flag
@@ -129,7 +131,7 @@ func (o *options) choose(words []string) error {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		return o.refuse("report", "pid", "duration", "output", "btf", "dry-run", "skip-empty-polls", "ready-file")
+		return o.refuse("report", "pid", "duration", "output", "btf", "dry-run", "max-overhead", "skip-empty-polls", "ready-file")
 	case o.argv == nil && len(o.pids) == 0:
 		return usagef("unknown command %q; to start a program: rdmatrace -- %s", word, word)
 	default:
@@ -144,13 +146,15 @@ func (o *options) chooseTrace() error {
 		return usageError("either -p PID or a program to start, not both")
 	case len(o.pids) == 0 && o.argv == nil:
 		return usageError("nothing to do: give -p PID, -- PROGRAM or report FILE")
+	case o.limit > 0 && o.skipEmpty:
+		return usageError("--max-overhead does not go with --skip-empty-polls")
 	case !o.dryRun:
 		return nil
 	case o.argv != nil:
 		return usageError("--dry-run needs a running process: -p PID")
 	}
 	o.mode = modePlan
-	return o.refuse("--dry-run", "duration", "output", "json", "pprof", "flamegraph", "folded", "skip-empty-polls", "ready-file")
+	return o.refuse("--dry-run", "duration", "output", "json", "pprof", "flamegraph", "folded", "max-overhead", "skip-empty-polls", "ready-file")
 }
 
 // refuse flags that make no sense together with what.
@@ -227,7 +231,10 @@ type seconds time.Duration
 
 func (s *seconds) Set(text string) error {
 	d, err := time.ParseDuration(text)
-	if n, e := strconv.ParseFloat(text, 64); e == nil && n < math.MaxInt64/1e9 {
+	if n, e := strconv.ParseFloat(text, 64); e == nil {
+		if n >= math.MaxInt64/1e9 {
+			return errors.New("too long a time: the most is 9e9 seconds")
+		}
 		d, err = time.Duration(n*float64(time.Second)), nil
 	}
 	if err != nil || d <= 0 {
@@ -243,4 +250,24 @@ func (s *seconds) String() string {
 		return ""
 	}
 	return time.Duration(*s).String()
+}
+
+// share is a percentage above zero.
+type share float64
+
+func (s *share) Set(text string) error {
+	n, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(text, "%")), 64)
+	if err != nil || !(n > 0 && n <= 100) {
+		return errors.New("not a percentage, such as 1 or 0.5%")
+	}
+	*s = share(n / 100)
+	return nil
+}
+
+func (s *share) Type() string { return "percentage" }
+func (s *share) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*float64(*s), 'g', -1, 64) + "%"
 }

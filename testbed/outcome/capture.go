@@ -37,9 +37,14 @@ func ReadCapture(path string) ([]event.Event, *event.Context, error) {
 	}
 }
 
-// Completions is how many the capture under way holds, which gets the name path
-// when it is whole; 0 as long as there is none.
-func Completions(path string) (n int) {
+// Completions is how many the capture under way holds; see Count.
+func Completions(path string) int {
+	return Count(path, func(e *event.Event) bool { return e.Kind == event.KindCompletion })
+}
+
+// Count is how many events of a kind the capture under way holds, which gets the
+// name path when it is whole; 0 as long as there is none.
+func Count(path string, is func(*event.Event) bool) (n int) {
 	names, _ := filepath.Glob(path + ".*.tmp")
 	if len(names) != 1 {
 		return 0
@@ -54,7 +59,7 @@ func Completions(path string) (n int) {
 	}
 	var e event.Event
 	for r.Next(&e) == nil {
-		if e.Kind == event.KindCompletion {
+		if is(&e) {
 			n++
 		}
 	}

@@ -25,6 +25,19 @@ type (
 		Verdict     string
 		Doubts      []string
 		Probes      []Probe
+		Sampled     *Sampled
+		Cost        Cost
+	}
+	// Sampled is nil where all of the window was observed.
+	Sampled struct {
+		Stretches      int64
+		ObservedNS     int64   `json:"observed_ns"`
+		WRsPerSec      float64 `json:"wrs_per_sec"`
+		WRsPerSecError float64 `json:"wrs_per_sec_error"`
+	}
+	Cost struct {
+		OfThreads float64 `json:"of_threads"`
+		Limit     float64
 	}
 	// Totals are of the sends, or of the receives.
 	Totals struct {

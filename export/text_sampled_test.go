@@ -1,0 +1,42 @@
+package export
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/attribution"
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// The text says of a sampled window how much was observed, and how well the rest
+// is known.
+func TestSampledText(t *testing.T) {
+	r := &attribution.Report{
+		Context: &event.Context{
+			Window: event.Window{Begin: 1e9, End: 11e9},
+			Cost:   event.Cost{TrapNS: 700, PairNS: 1100, OfThreads: 0.0095, Limit: 0.01},
+		},
+		Sampled: &attribution.Sampled{
+			Stretches: 12, ObservedNS: 800e6, LongestUnobservedNS: 1200e6,
+			WRsPerSec: 50_000, WRsPerSecError: 1_500, BytesPerSec: 3.2e6,
+		},
+	}
+	var b strings.Builder
+	if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{
+		"SAMPLED", "Observed: 8.0 % of it (800 ms), in 12 parts", "the longest time between them was 1.20 s",
+		"(+- 3.0 %, with 95 % confidence)", "(too few stretches to tell how well)", "traps took 0.9 %", "The limit is 1.0 %",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	r.Sampled = nil
+	b.Reset()
+	if err := Text(&b, r, TextOptions{}); err != nil || strings.Contains(b.String(), "SAMPLED") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"slices"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
+	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
+)
+
+// With --max-overhead, probes are in for a part of the time. What is measured in
+// it is right, nothing across a pause is, the books balance, and the rates of the
+// whole window are those of the truth log.
+func TestMaxOverhead(t *testing.T) {
+	for _, tool := range []string{"ib_write_lat", "ib_read_lat"} {
+		t.Run(tool, func(t *testing.T) {
+			d := startDevice(t, "LAT_NS=20000")
+			p := d.pair(t, tool, "-s", "64", "-n", "4000000")
+			tr := attach(t, p.client, "--max-overhead", "3%")
+			ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
+			waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 5 })
+			got := tr.stop(t)
+			p.running(t)
+			p.stop()
+			got.balance(t)
+			got.addUp(t)
+			if got.WRs.Lost != 0 {
+				t.Errorf("%d lost; losses: %v", got.WRs.Lost, got.Losses)
+			}
+			rows := d.truth(t)
+			checkPaced(t, got, rows)
+			if got.Sampled == nil || got.Sampled.Stretches < 5 {
+				t.Fatalf("sampled: %+v", got.Sampled)
+			}
+			if c := got.Cost; c.OfThreads <= 0 || c.OfThreads > 3*0.03 || c.Limit != 0.03 {
+				t.Errorf("cost: %+v", c)
+			}
+			// Probes slow what they observe, so the truth may be faster.
+			real := rateIn(rows, p.client, got.ctx.Window)
+			if s := got.Sampled; s.WRsPerSec > 3*real || s.WRsPerSec < real/3 {
+				t.Errorf("%.0f WR/s are said, %.0f were posted", s.WRsPerSec, real)
+			}
+			t.Logf("truth %.0f WR/s, %+v, of the threads' time %.2f %%", real, *got.Sampled, 100*got.Cost.OfThreads)
+		})
+	}
+}
+
+// checkPaced compares what was measured with the truth. With one work request in
+// flight, its row is the first that was rung after its post began.
+func checkPaced(t *testing.T, got *traced, queues map[truth.Queue][]truth.Row) {
+	t.Helper()
+	paused := pausesOf(got)
+	measured, faults := 0, 0
+	for _, w := range got.measure() {
+		rows := queues[truth.Queue{PID: int(w.PID), QPN: w.QPNum, Kind: truth.Send}]
+		i := sort.Search(len(rows), func(i int) bool { return rows[i].Doorbell >= int64(w.PostBegin) })
+		if i == len(rows) {
+			t.Fatalf("no row after the post at %d", w.PostBegin)
+		}
+		w.Row = rows[i]
+		measured++
+		across := slices.ContainsFunc(paused, func(b event.Window) bool { return w.PostBegin < b.End && w.Reap > b.Begin })
+		if across || w.Row.CQE > int64(w.Reap) || !w.inside() {
+			if faults++; faults <= 10 {
+				t.Errorf("posted at %d, reaped at %d, done in %d..%d: truth %d, across a pause %t",
+					w.PostBegin, w.Reap, w.DoneLow, w.DoneHigh, w.Row.CQE, across)
+			}
+		}
+	}
+	if int64(measured) != got.Latency.Count || measured < 100 {
+		t.Errorf("%d measured, %d in the report", measured, got.Latency.Count)
+	}
+	// In each stretch every post but those at its edges was seen.
+	if b := got.Kinds["send"]; b.Excluded > 4*int64(len(paused)+1) {
+		t.Errorf("%d excluded in %d stretches", b.Excluded, len(paused)+1)
+	}
+}
+
+// rateIn is how many sends a second a process posted in a window.
+func rateIn(queues map[truth.Queue][]truth.Row, pid int, window event.Window) float64 {
+	n := 0
+	for q, rows := range queues {
+		for _, row := range rows {
+			if q.PID == pid && q.Kind == truth.Send && row.Doorbell >= int64(window.Begin) && row.Doorbell < int64(window.End) {
+				n++
+			}
+		}
+	}
+	return float64(n) / (float64(window.End-window.Begin) / 1e9)
+}
+
+// pausesOf are the times in which posts and polls were not observed.
+func pausesOf(got *traced) (all []event.Window) {
+	for _, e := range got.events {
+		switch {
+		case e.Kind != event.KindPause:
+		case e.Flags&event.PauseBegin != 0:
+			all = append(all, event.Window{Begin: e.Time, End: got.ctx.Window.End})
+		default:
+			all[len(all)-1].End = e.Time
+		}
+	}
+	return all
+}

@@ -1,0 +1,285 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
+)
+
+// The pace of observing: what the probes cost the threads that run into them,
+// against the time that these threads run; and with Config.MaxOverhead, pauses
+// in which the probes of posts and polls are out, so long that their cost since
+// the beginning stays below that share.
+
+const (
+	paceStep  = 50 * time.Millisecond
+	paceMeter = time.Second // between looks where there is no limit
+	// A window of observing: so long that pauses and windows together take
+	// paceCycle, but not shorter or longer than this.
+	paceCycle   = 2 * time.Second
+	windowLeast = 50 * time.Millisecond
+	windowMost  = time.Second
+	// usersMost bounds the threads whose time is looked at.
+	usersMost = 256
+)
+
+// pacer is the follower's part that does so.
+type pacer struct {
+	limit float64 // share of the threads' time; 0: none
+	trap  calibrate.Result
+
+	mu     sync.Mutex // the reader adds users while the follower looks
+	latest uint32
+	users  map[uint32]*user
+
+	paused bool
+	opened uint64 // since when it is not paused
+	window uint64 // how long it should not be
+	begun  spent  // what was spent when this window began
+	now    spent
+	rate   float64 // what the latest window cost, ns of traps each ns
+}
+
+// user is a thread that posts or polls.
+type user struct {
+	pid   uint32
+	known bool
+	first uint64 // ns that it had run when it was first looked at
+	ran   uint64 // since then
+}
+
+// spent is what was, since the trace began, ns.
+type spent struct {
+	traps float64 // by probes that were hit
+	cpu   float64 // by the threads that hit them, these included
+}
+
+// note takes the thread of an event as a user, if it is of a post or poll.
+func (p *pacer) note(e *event.Event) {
+	switch e.Kind {
+	case event.KindWR, event.KindCompletion, event.KindArm:
+	default:
+		return
+	}
+	if e.TID == p.latest {
+		return
+	}
+	p.latest = e.TID
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users[e.TID] == nil && len(p.users) < usersMost {
+		p.users[e.TID] = &user{pid: e.PID}
+	}
+}
+
+// threadRan is how long a thread has run, ns: the first number of its schedstat.
+func threadRan(pid, tid uint32) (ns uint64, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(raw), &ns)
+	return ns, err
+}
+
+// cpu adds up what the users have run since they were first looked at. Of one
+// that has ended the latest counts.
+func (p *pacer) cpu() (sum float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for tid, u := range p.users {
+		if ran, err := threadRan(u.pid, tid); err == nil {
+			if !u.known {
+				u.known, u.first = true, ran
+			}
+			u.ran = max(u.ran, ran-min(ran, u.first))
+		}
+		sum += float64(u.ran)
+	}
+	return sum
+}
+
+// cost is what the hits of a process's probes took, ns.
+func (p *pacer) cost(a *attacher) (sum float64) {
+	for i := range a.probes {
+		r := &a.probes[i]
+		trap := p.trap.Emulated
+		if r.stepped {
+			trap = p.trap.Stepped
+		}
+		ns := trap.Entry
+		if r.probe.Kind == "uretprobe" {
+			ns = max(trap.Pair-trap.Entry, 0)
+		}
+		sum += ns * float64(a.kernel.hits(r.numbers))
+	}
+	return sum
+}
+
+func (f *follower) meter() {
+	p := &f.pace
+	p.now = spent{cpu: p.cpu()}
+	for _, tg := range f.targets.list() {
+		if tg.attach != nil {
+			p.now.traps += p.cost(tg.attach)
+		}
+	}
+}
+
+// share is what probes took of their threads' time so far; 0: not known.
+func (p *pacer) share() float64 {
+	if p.now.cpu <= 0 {
+		return 0
+	}
+	return p.now.traps / p.now.cpu
+}
+
+// keepPace takes one look, and pauses or goes on.
+func (f *follower) keepPace() error {
+	f.meter()
+	p := &f.pace
+	var err error
+	switch now := monotonic(); {
+	case p.limit == 0:
+		f.paceLater(paceMeter)
+		return nil
+	case !p.paused && p.due(now):
+		p.plan(now)
+		err = f.pause()
+	case p.paused && p.affords():
+		err = f.goOn()
+	}
+	f.paceLater(paceStep)
+	return err
+}
+
+func (f *follower) paceLater(delay time.Duration) {
+	time.AfterFunc(delay, func() { f.add(change{what: keepPace}) })
+}
+
+// due says that a window has lasted long enough, and too much was spent.
+func (p *pacer) due(now uint64) bool {
+	return now-p.opened >= p.window && p.now.traps > p.limit*p.now.cpu
+}
+
+// plan finds how long the next window should be, from what this one cost.
+func (p *pacer) plan(now uint64) {
+	traps, cpu := p.now.traps-p.begun.traps, p.now.cpu-p.begun.cpu
+	if traps <= 0 || cpu <= 0 {
+		return
+	}
+	p.window = uint64(min(max(float64(paceCycle)*p.limit*cpu/traps, float64(windowLeast)), float64(windowMost)))
+	p.rate = traps / float64(now-p.opened)
+}
+
+// affords says that another window like the last one would not exceed the limit.
+func (p *pacer) affords() bool {
+	return p.now.traps+p.rate*float64(p.window) <= p.limit*p.now.cpu
+}
+
+// pause takes the probes of posts and polls out.
+func (f *follower) pause() error {
+	f.pace.paused = true
+	f.tell(event.PauseBegin)
+	var errs []error
+	for _, tg := range f.targets.list() {
+		if tg.attach != nil && !tg.hasEnded() {
+			errs = append(errs, tg.attach.pause())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("take out the probes of posts and polls for a while: %w", err)
+	}
+	return nil
+}
+
+// goOn puts them in again.
+func (f *follower) goOn() error {
+	p := &f.pace
+	var errs []error
+	if err := f.kernel.eachTask(bpf.RdmaProgCallsForgotten); err != nil {
+		return err // it stays paused: a return might be taken for another call's
+	}
+	for _, tg := range f.targets.list() {
+		if tg.attach != nil && !tg.hasEnded() {
+			errs = append(errs, tg.attach.goOn())
+		}
+	}
+	p.paused = false
+	f.tell(event.PauseEnd)
+	f.meter()
+	p.opened, p.begun = monotonic(), p.now
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("put the probes of posts and polls in again: %w", err)
+	}
+	return nil
+}
+
+// tell puts the begin or the end of a pause among the events.
+func (f *follower) tell(what uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found = append(f.found, event.Event{Time: monotonic(), Kind: event.KindPause, Flags: what})
+}
+
+// dataPrograms are those that posts and polls run into.
+var dataPrograms = []string{
+	bpf.RdmaProgPostSendEnter, bpf.RdmaProgPostRecvEnter, bpf.RdmaProgPostExit,
+	bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit, bpf.RdmaProgPollExEnter, bpf.RdmaProgPollExExit, bpf.RdmaProgReqNotifyEnter,
+	bpf.RdmaProgBuildStart, bpf.RdmaProgBuildWr, bpf.RdmaProgBuildData, bpf.RdmaProgBuildUdAddr,
+	bpf.RdmaProgBuildCompleteEnter, bpf.RdmaProgBuildCompleteExit, bpf.RdmaProgBuildAbort,
+}
+
+// keep remembers batches that a pause takes out.
+func (a *attacher) keep(batches []*batch) {
+	for _, b := range batches {
+		if slices.Contains(dataPrograms, b.program) {
+			a.data = append(a.data, b)
+		}
+	}
+}
+
+// pause takes out the probes of posts and polls.
+func (a *attacher) pause() error {
+	var out []link.Link
+	for _, b := range a.data {
+		out = append(out, b.links...)
+		b.links = nil
+	}
+	return a.links.drop(out...)
+}
+
+// goOn puts them in again.
+func (a *attacher) goOn() error {
+	slices.SortStableFunc(a.data, byTurn)
+	// A filter may have come meanwhile.
+	if err := a.returnProbesAllowed(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, b := range a.data {
+		if len(b.links) > 0 {
+			continue
+		}
+		file, ex, err := openLibrary(b.library, a.pid)
+		if err == nil {
+			b.links, err = a.attachBatch(ex, b)
+			file.Close()
+		}
+		a.links.add(b.links...)
+		if err != nil && gone(a.pid) {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
