@@ -26,12 +26,15 @@ var lostWithout = map[string]string{
 	bpf.RdmaProgRxeCqeExit:       "when soft-RoCE's completions are done is inferred",
 }
 
+// iterators are run when they are needed.
+var iterators = []string{bpf.RdmaProgTaskFound, bpf.RdmaProgPollsFound, bpf.RdmaProgCallsForgotten}
+
 // attachTracepoints attaches every loaded program of tracepoints and of the
 // kernel's functions. None of them is required: each that fails costs a note.
 func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []string) {
 	names := make([]string, 0, len(k.coll.Programs))
 	for name, p := range k.coll.Programs {
-		if p.Type() == ebpf.Tracing && name != bpf.RdmaProgTaskFound && name != bpf.RdmaProgPollsFound {
+		if p.Type() == ebpf.Tracing && !slices.Contains(iterators, name) {
 			names = append(names, name)
 		}
 	}

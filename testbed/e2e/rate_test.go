@@ -32,7 +32,7 @@ func fullRate(t *testing.T, n int) time.Duration {
 	server := d.server(t, argv...)
 	tr := startTrace(t, d.env(), append(append([]string{"-o", "/dev/null", "--", built(t, softmlx5), "run"}, argv...), "127.0.0.1")...)
 	var used []int // kB, every tenth of a second
-	waitRunning(t, tr, func() { used = append(used, rssKB(tr.Process.Pid)) })
+	waitRunning(t, tr, func() { used = append(used, ownKB(tr.Process.Pid)) })
 	if tr.err != nil {
 		t.Fatalf("%v: %s", tr.err, tr.stderr.String())
 	}
@@ -80,8 +80,9 @@ func most(all []int) (m int) {
 	return m
 }
 
-// rssKB is a process's memory now; 0 if it has ended.
-func rssKB(pid int) int { return statusKB(pid, "VmRSS:") }
+// ownKB is the memory that a process has for itself now, without the rings that
+// it shares with the kernel; 0 if it has ended.
+func ownKB(pid int) int { return statusKB(pid, "RssAnon:") }
 
 func statusKB(pid int, field string) (kb int) {
 	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
