@@ -42,6 +42,7 @@ func (k *kernel) siteCounts(s *pollSlot) (c siteCounts, err error) {
 			return c, err
 		}
 	}
+	c.taken, c.unfit, c.timeless, c.looks = c.taken-s.base.taken, c.unfit-s.base.unfit, c.timeless-s.base.timeless, c.looks-s.base.looks
 	return c, nil
 }
 

@@ -1,7 +1,9 @@
 package tracer
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +50,7 @@ type pollSlot struct {
 	tried      int // candidates before the current
 	path       pollPath
 	delay      time.Duration // of the next retry
+	base       siteCounts    // what the slot of an earlier process had counted
 	watch      siteWatch     // once it is pollSites
 
 	// The reader adds to the trial while the follower looks.
@@ -114,12 +117,47 @@ func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
 	defer t.mu.Unlock()
 	s := &pollSlot{index: len(t.slots), library: lib, fn: fn, attach: a, links: map[string][]link.Link{}}
 	a.polls = append(a.polls, s)
-	if len(t.slots) == pollSlots {
-		s.index, s.state, s.why = noSlot, pollKept, "too many poll functions are in use"
+	if len(t.slots) < pollSlots {
+		t.slots = append(t.slots, s)
 		return s
 	}
-	t.slots = append(t.slots, s)
+	if err := a.kernel.reuseSlot(s); err != nil {
+		s.index, s.state, s.why = noSlot, pollKept, err.Error()
+	}
 	return s
+}
+
+var errSlots = errors.New("too many poll functions are in use")
+
+// reuseSlot gives s the slot of a process that has ended. Slots are given, and
+// their steps are taken, by one goroutine: nothing is under way in it.
+func (k *kernel) reuseSlot(s *pollSlot) error {
+	t := &k.polls
+	i := slices.IndexFunc(t.slots, func(old *pollSlot) bool { return gone(old.attach.pid) })
+	if i < 0 {
+		return errSlots
+	}
+	s.index = i
+	// Its counters go on; that it was called is a mark which the next poll sets again.
+	var err error
+	if s.base, err = k.siteCounts(s); err != nil {
+		return err
+	}
+	var seen [pollSlots]uint32
+	if err := k.coll.Variables[bpf.RdmaVarPollSeen].Get(&seen); err != nil {
+		return fmt.Errorf("read %s: %w", bpf.RdmaVarPollSeen, err)
+	}
+	seen[i] = 0
+	if err := k.coll.Variables[bpf.RdmaVarPollSeen].Set(seen); err != nil {
+		return fmt.Errorf("set %s: %w", bpf.RdmaVarPollSeen, err)
+	}
+	t.table[i] = bpf.RdmaPollSlot{}
+	if err := k.coll.Variables[bpf.RdmaVarPollSlots].Set(t.table); err != nil {
+		return fmt.Errorf("set %s: %w", bpf.RdmaVarPollSlots, err)
+	}
+	t.slots[i].index = noSlot
+	t.slots[i] = s
+	return nil
 }
 
 // slot gives one by its index, nil if there is none.

@@ -195,7 +195,7 @@ func (t *trial) returnAt() int32 {
 
 // noteTrial takes a record of a trial; false: it is another kind of record.
 func (f *follower) noteTrial(kind bpf.RdmaRecordKind, raw []byte) bool {
-	var slot uint32
+	var slot, pid uint32
 	var hit bpf.RdmaTrialHitRecord
 	var poll bpf.RdmaTrialPollRecord
 	switch kind {
@@ -203,18 +203,18 @@ func (f *follower) noteTrial(kind bpf.RdmaRecordKind, raw []byte) bool {
 		if !load(raw, &hit) {
 			return false
 		}
-		slot = hit.Slot
+		slot, pid = hit.Slot, hit.H.Pid
 	case bpf.RdmaRecordKindRECORD_TRIAL_POLL:
 		if !load(raw, &poll) {
 			return false
 		}
-		slot = poll.Slot
+		slot, pid = poll.Slot, poll.H.Pid
 	default:
 		return false
 	}
 	s := f.kernel.polls.slot(slot)
-	if s == nil {
-		return true
+	if s == nil || s.attach.pid != int(pid) {
+		return true // of one that has ended, whose slot is another's
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,12 +2,15 @@ package locate
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -254,6 +257,9 @@ func (f *Facts) usesVerbs(host Host) error {
 		return err
 	}
 	defer p.Close()
+	if err := f.awaitLinker(p); err != nil {
+		return err
+	}
 	// A program with an open device and no libibverbs has it linked in.
 	f.Verbs = p.hasVerbs() || p.openDevices() > 0
 	for _, l := range p.libs {
@@ -268,6 +274,38 @@ func (f *Facts) usesVerbs(host Host) error {
 		return problem(NoVerbs, f.PID, nil, "process %d (%s) does not use RDMA verbs (yet): no libibverbs is mapped. Give the process that communicates (a rank, not its launcher), or wait until it has opened the device", f.PID, f.Comm)
 	}
 	return nil
+}
+
+// linkerPatience bounds how long a dynamic linker is waited for.
+const linkerPatience = 5 * time.Second
+
+// awaitLinker waits for libibverbs where the program needs it, by its own table,
+// and the dynamic linker has not mapped it yet: it was caught at its start.
+func (f *Facts) awaitLinker(p *Process) error {
+	if p.hasVerbs() || f.Stopped || !f.needsVerbs() {
+		return nil
+	}
+	for deadline := time.Now().Add(linkerPatience); !p.hasVerbs() && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err := p.Refresh(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needsVerbs: the executable has libibverbs among the libraries that it needs.
+func (f *Facts) needsVerbs() bool {
+	exe, err := os.Open(f.proc + "/exe")
+	if err != nil {
+		return false
+	}
+	defer exe.Close()
+	file, err := elf.NewFile(exe)
+	if err != nil {
+		return false
+	}
+	needed, err := file.ImportedLibraries()
+	return err == nil && slices.ContainsFunc(needed, func(name string) bool { return strings.HasPrefix(name, "libibverbs.so") })
 }
 
 // returnProbes: since Linux 6.11 a return probe on x86-64 makes the traced
