@@ -3,6 +3,7 @@ package tracer
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/tracer/facts"
@@ -39,6 +40,9 @@ func (t *Tracer) Context() *event.Context {
 	}
 	t.describeTargets(c)
 	c.Notes = t.allNotes()
+	if note := facts.StealNote(t.steal, time.Duration(t.window.End-t.window.Begin), t.host.CPUs); note != "" {
+		c.Notes = append(c.Notes, note)
+	}
 	return c
 }
 

@@ -127,6 +127,7 @@ type Tracer struct {
 	losses      lossMeter
 	stacks      *stackKeeper
 	window      event.Window
+	steal       time.Duration // during the window; before it ends, what there was when it began
 	host        event.Host
 	devices     *facts.Devices
 	lines       lineSet
@@ -278,11 +279,13 @@ func (t *Tracer) shut() error {
 		return err
 	}
 	t.window.End = monotonic()
+	t.steal = facts.Steal() - t.steal
 	return nil
 }
 
 // open opens the gate, and begins the stream with the objects that exist.
 func (t *Tracer) open(sink func(*event.Event) error) error {
+	t.steal = facts.Steal()
 	t.window.Begin = monotonic()
 	t.losses.since(t.window.Begin)
 	if err := t.targets.found(t.window.Begin, sink); err != nil {
