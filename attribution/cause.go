@@ -91,6 +91,7 @@ func compareWho(a, b *whoKey) int {
 		cmp.Compare(a.who.id, b.who.id),
 		cmp.Compare(a.who.pid, b.who.pid),
 		slices.Compare(a.who.name[:], b.who.name[:]),
+		compareChains(a.who.chain, b.who.chain),
 	)
 }
 

@@ -33,6 +33,42 @@ var cuts = []struct {
 			"runqueue 106-110 hog (pid 900), reap 110-111",
 	},
 	{
+		name:      "a line raised the softirq that woke the thread: the handler is both",
+		postBegin: 80, postEnd: 90, done: 100, reap: 120, pollBegin: 119,
+		tape: func(t *tape) {
+			t.sleeps(101, 0, worker, amd64Read, tapeFD)
+			t.wakes(110, 0, worker, event.InterruptSoftirq, 6, 108)
+			t.led(103*us, lineLink(27), softirqLink(3))
+			t.runs(111, 0, worker, hog)
+		},
+		want: "submit 80-90, unsplit 90-100, late-poll 100-101, delivery 101-103, " +
+			"handler 103-110 irq 27 > NET_RX softirq > TASKLET softirq, runqueue 110-111 hog (pid 900), late-poll 111-119, reap 119-120",
+	},
+	{
+		name:      "the CPU that takes the interrupt is idle meanwhile",
+		postBegin: 80, postEnd: 90, done: 100, reap: 120, pollBegin: 119,
+		tape: func(t *tape) {
+			t.sleeps(101, 0, worker, amd64Read, tapeFD)
+			t.wakes(110, 0, worker, event.InterruptDevice, 27, 108)
+			t.idledSince(104 * us)
+			t.runs(111, 0, worker, hog)
+		},
+		want: "submit 80-90, unsplit 90-100, late-poll 100-101, delivery 101-104, delivery 104-108 idle CPU, handler 108-110 irq 27, " +
+			"runqueue 110-111 hog (pid 900), late-poll 111-119, reap 119-120",
+	},
+	{
+		name:      "a workqueue's thread woke it: delivery, and who led to that",
+		postBegin: 80, postEnd: 90, done: 100, reap: 120, pollBegin: 119,
+		tape: func(t *tape) {
+			t.sleeps(101, 0, worker, amd64Read, tapeFD)
+			t.wakes(110, hog, worker, event.InterruptNone, 0, 0)
+			t.led(0, lineLink(27), softirqLink(3), event.Link{Name: commOf(third)})
+			t.runs(111, 0, worker, hog)
+		},
+		want: "submit 80-90, unsplit 90-100, late-poll 100-101, " +
+			"delivery 101-110 irq 27 > NET_RX softirq > third > hog (pid 900), runqueue 110-111 hog (pid 900), late-poll 111-119, reap 119-120",
+	},
+	{
 		name:      "nothing disturbs",
 		postBegin: 10, postEnd: 12, done: 20, reap: 25, pollBegin: 24,
 		want: "submit 10-12, unsplit 12-20, late-poll 20-24, reap 24-25",

@@ -184,6 +184,20 @@ func (t *tape) wakes(at uint64, waker, wakee uint32, kind event.InterruptKind, v
 	ev.PID = groupOf(waker)
 }
 
+// led adds to the latest waking what led to its waker; the interrupts that alone
+// did began at begin.
+func (t *tape) led(begin uint64, links ...event.Link) {
+	s := &t.events[len(t.events)-1].Sched
+	s.Chain, s.ChainBegin = chainOf(links...), begin
+}
+
+// idledSince adds to the latest waking that its interrupt came to an idle CPU.
+func (t *tape) idledSince(since uint64) { t.events[len(t.events)-1].Sched.IdleSince = since }
+
+func lineLink(line uint32) event.Link { return event.Link{Kind: event.InterruptDevice, Vec: line} }
+
+func softirqLink(vec uint32) event.Link { return event.Link{Kind: event.InterruptSoftirq, Vec: vec} }
+
 func (t *tape) interrupt(begin, end uint64, tid uint32, kind event.InterruptKind, vec uint32) {
 	t.add(event.Event{Time: end, TID: tid, Kind: event.KindInterrupt, IRQ: event.Interrupt{Begin: begin, Kind: kind, Vec: vec}})
 }

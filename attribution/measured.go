@@ -1,5 +1,7 @@
 package attribution
 
+import "github.com/rdmatrace/rdmatrace/event"
+
 // measured is one work request whose latency has been cut into segments: what
 // the engine hands to the aggregates. It is reused for the next one, so the
 // aggregates copy what they keep. It holds no strings: names are resolved
@@ -72,6 +74,7 @@ const (
 	culpritTimer               // the local timer
 	culpritIPI                 // id is the vector
 	culpritSyscall             // id is the system call number
+	culpritIdle                // the CPU that took the interrupt was idle
 )
 
 // culprit names who was behind a segment, without a string.
@@ -80,6 +83,7 @@ type culprit struct {
 	id, pid uint32
 	cgroup  uint64
 	name    [16]byte
+	chain   *event.Chain // what led to it; nil: nothing is known
 }
 
 // queuePair is one generation of a queue pair (numbers and addresses are reused).

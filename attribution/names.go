@@ -148,8 +148,12 @@ func (n *naming) thread(tid uint32) string {
 }
 
 // culprit in words: "stress-ng (pid 312)", "virtio3-input.0 (irq 27)",
-// "NET_RX softirq", "local timer", "read". Empty where nobody is to blame.
-func (n *naming) culprit(c *culprit) string {
+// "NET_RX softirq", "local timer", "read", with what led to it before it. Empty
+// where nobody is to blame.
+func (n *naming) culprit(c *culprit) string { return n.chain(c.chain, n.one(c)) }
+
+// one culprit without what led to it.
+func (n *naming) one(c *culprit) string {
 	name := commText(c.name[:])
 	switch c.kind {
 	case culpritTask:
@@ -177,6 +181,8 @@ func (n *naming) culprit(c *culprit) string {
 			return known
 		}
 		return fmt.Sprintf("IPI %d", c.id)
+	case culpritIdle:
+		return "idle CPU"
 	case culpritSyscall:
 		return n.syscall(int32(c.id))
 	}

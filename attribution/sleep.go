@@ -54,16 +54,25 @@ func (w *walker) onCQ(s *span, end uint64) bool {
 }
 
 // delivered classifies a sleep on the completion queue: delivery until the
-// handler that led to the wakeup, then that handler. A waker in task context
-// (a pipe, an eventfd, a workqueue) is named.
+// handler that led to the wakeup, then that handler: where a line raised the
+// softirq that woke the thread, from the line's. Of delivery, the part is told apart
+// in which the CPU that took the interrupt was idle, and had to wake up for it. A waker in task context (a pipe,
+// an eventfd, a workqueue) is named, with what led to it.
 func (w *walker) delivered(th *thread, cpu int32, up *wake, begin, end uint64) {
 	switch {
 	case up == nil:
 		w.emit(begin, end, Delivery, culprit{}, th.tid, cpu)
 	case up.interrupt != event.InterruptNone:
 		handler := min(max(begin, up.interruptBegin), end)
-		w.emit(begin, handler, Delivery, culprit{}, th.tid, cpu)
-		w.emit(handler, end, Handler, interruptCulprit(up.interrupt, up.vec, [16]byte{}), th.tid, cpu)
+		idle := handler
+		if up.idleSince != 0 {
+			idle = min(max(begin, up.idleSince), handler)
+		}
+		w.emit(begin, idle, Delivery, culprit{}, th.tid, cpu)
+		w.emit(idle, handler, Delivery, culprit{kind: culpritIdle}, th.tid, cpu)
+		who := interruptCulprit(up.interrupt, up.vec, [16]byte{})
+		who.chain = up.chain
+		w.emit(handler, end, Handler, who, th.tid, cpu)
 	default:
 		w.emit(begin, end, Delivery, up.culprit(), th.tid, cpu)
 	}
@@ -73,7 +82,7 @@ func (u *wake) culprit() culprit {
 	if u.tid == 0 {
 		return culprit{} // the idle task is never one
 	}
-	return culprit{kind: culpritTask, id: u.tid, pid: u.pid, name: [16]byte(u.comm)}
+	return culprit{kind: culpritTask, id: u.tid, pid: u.pid, name: [16]byte(u.comm), chain: u.chain}
 }
 
 // handedOff says whether a sleep from begin to end ended because a dispatcher

@@ -29,7 +29,9 @@ type span struct {
 // wake is who or what woke a thread.
 type wake struct {
 	time           uint64
-	interruptBegin uint64 // entry of the handler it ran in
+	interruptBegin uint64 // entry of the handler it ran in, or of the first of those that alone led to it
+	idleSince      uint64 // of the CPU that took the first of them; 0: it was not idle
+	chain          *event.Chain
 	tid, pid       uint32 // the waker: who was current
 	vec            uint32
 	interrupt      event.InterruptKind
@@ -246,7 +248,10 @@ func (tl *timelines) woke(r *schedRecord) {
 	th := tl.thread(r.NextPID, r.NextTID)
 	w := wake{
 		time: r.time, tid: r.tid, pid: r.pid, comm: r.PrevComm,
-		interrupt: r.Interrupt, vec: r.Vec, interruptBegin: r.InterruptBegin,
+		interrupt: r.Interrupt, vec: r.Vec, interruptBegin: r.InterruptBegin, chain: r.Chain, idleSince: r.IdleSince,
+	}
+	if r.Chain != nil && r.ChainBegin != 0 {
+		w.interruptBegin = min(w.interruptBegin, r.ChainBegin)
 	}
 	if w.interrupt != event.InterruptNone && (w.interruptBegin == 0 || w.interruptBegin > r.time) {
 		w.interruptBegin = r.time

@@ -12,6 +12,16 @@ struct interrupt_state {
 	__u32 vec;
 };
 
+/* What led to something, the first thing first. */
+struct chain {
+	__u32 n;
+	__u32 pad;
+	__u64 idle_since;	/* see waking_record */
+	struct waker_link link[WAKERS_MOST];
+};
+
+#define SOFTIRQS 10	/* NR_SOFTIRQS */
+
 struct cpu_state {
 	__u64 since;	/* the latest switch */
 	__u32 depth;	/* of interrupts */
@@ -19,6 +29,8 @@ struct cpu_state {
 	__u32 entered;	/* an interrupt's begin was seen here */
 	__u32 pad;
 	struct interrupt_state interrupt[INTERRUPT_NEST];
+	struct chain led[INTERRUPT_NEST];	/* to each of them; 0 links to a free slot */
+	struct chain raised[SOFTIRQS];		/* what raised a pending softirq first */
 };
 
 struct {

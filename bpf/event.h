@@ -170,6 +170,16 @@ enum interrupt_kind {
 	INTERRUPT_THREAD,	/* threaded handler: vec is the line */
 };
 
+#define WAKERS_MOST	4	/* that a wakeup is followed back */
+
+/* What led to a waker: an interrupt, or a kernel thread (kind INTERRUPT_NONE, vec is its pid). */
+struct waker_link {
+	__u64 begin;		/* entry of the interrupt; 0 of a thread */
+	__u32 kind;		/* enum interrupt_kind */
+	__u32 vec;
+	__u8 name[16];		/* of a thread: see waker_comm */
+};
+
 /* sched_waking of a thread of a target, in the waker's context (header.tid: who was current). */
 struct waking_record {
 	struct record_header h;
@@ -178,9 +188,11 @@ struct waking_record {
 	__u32 wakee_cpu;	/* where it ran last: select_task_rq comes later */
 	__u32 interrupt;	/* enum interrupt_kind the waker runs in; innermost */
 	__u32 vec;
-	__u32 pad;
+	__u32 links;		/* how many of before are set */
 	__u64 interrupt_begin;	/* entry of that interrupt */
+	__u64 idle_since;	/* the first interrupt of the chain came to a CPU that idled from then on, 0: it did not idle */
 	__u8 waker_comm[16];	/* of a kworker: "wq:" and its workqueue */
+	struct waker_link before[WAKERS_MOST - 1];	/* what led to the waker, the first thing first */
 };
 
 /* An interrupt that ran on top of a thread of a target; header.time is its end. */

@@ -37,6 +37,10 @@ static __always_inline void interrupt_enter(enum interrupt_kind kind, __u32 vec)
 	s->kind = kind;
 	s->vec = vec;
 	s->begin = now;
+	if (kind == INTERRUPT_SOFTIRQ)
+		chain_softirq(c, d, vec);
+	else
+		chain_none(c, d);
 	look_around();
 }
 

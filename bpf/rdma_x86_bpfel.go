@@ -96,6 +96,20 @@ type RdmaCpuState struct {
 		Kind   uint32
 		Vec    uint32
 	}
+	Led [8]struct {
+		_         structs.HostLayout
+		N         uint32
+		Pad       uint32
+		IdleSince uint64
+		Link      [4]RdmaWakerLink
+	}
+	Raised [10]struct {
+		_         structs.HostLayout
+		N         uint32
+		Pad       uint32
+		IdleSince uint64
+		Link      [4]RdmaWakerLink
+	}
 }
 
 type RdmaCqRecord struct {
@@ -480,6 +494,14 @@ type RdmaTrialPollRecord struct {
 	ConsumedKnown uint32
 }
 
+type RdmaWakerLink struct {
+	_     structs.HostLayout
+	Begin uint64
+	Kind  uint32
+	Vec   uint32
+	Name  [16]uint8
+}
+
 type RdmaWakingRecord struct {
 	_              structs.HostLayout
 	H              RdmaRecordHeader
@@ -488,9 +510,24 @@ type RdmaWakingRecord struct {
 	WakeeCpu       uint32
 	Interrupt      uint32
 	Vec            uint32
-	Pad            uint32
+	Links          uint32
 	InterruptBegin uint64
+	IdleSince      uint64
 	WakerComm      [16]uint8
+	Before         [3]RdmaWakerLink
+}
+
+type RdmaWoken struct {
+	_   structs.HostLayout
+	Tid uint32
+	Pad uint32
+	By  struct {
+		_         structs.HostLayout
+		N         uint32
+		Pad       uint32
+		IdleSince uint64
+		Link      [4]RdmaWakerLink
+	}
 }
 
 type RdmaWrRecord struct {
@@ -526,6 +563,7 @@ const (
 	RdmaMapStats                    = "stats"
 	RdmaMapTargets                  = "targets"
 	RdmaMapThreads                  = "threads"
+	RdmaMapWoken                    = "woken"
 	RdmaProgBuildAbort              = "build_abort"
 	RdmaProgBuildCompleteEnter      = "build_complete_enter"
 	RdmaProgBuildCompleteExit       = "build_complete_exit"
@@ -580,6 +618,7 @@ const (
 	RdmaProgSchedWaking             = "sched_waking"
 	RdmaProgSoftirqEntry            = "softirq_entry"
 	RdmaProgSoftirqExit             = "softirq_exit"
+	RdmaProgSoftirqRaise            = "softirq_raise"
 	RdmaProgTaskFound               = "task_found"
 	RdmaProgThermalApicEntry        = "thermal_apic_entry"
 	RdmaProgThermalApicExit         = "thermal_apic_exit"
@@ -703,6 +742,7 @@ type RdmaProgramSpecs struct {
 	SchedWaking             *ebpf.ProgramSpec `ebpf:"sched_waking"`
 	SoftirqEntry            *ebpf.ProgramSpec `ebpf:"softirq_entry"`
 	SoftirqExit             *ebpf.ProgramSpec `ebpf:"softirq_exit"`
+	SoftirqRaise            *ebpf.ProgramSpec `ebpf:"softirq_raise"`
 	TaskFound               *ebpf.ProgramSpec `ebpf:"task_found"`
 	ThermalApicEntry        *ebpf.ProgramSpec `ebpf:"thermal_apic_entry"`
 	ThermalApicExit         *ebpf.ProgramSpec `ebpf:"thermal_apic_exit"`
@@ -724,6 +764,7 @@ type RdmaMapSpecs struct {
 	Stats    *ebpf.MapSpec `ebpf:"stats"`
 	Targets  *ebpf.MapSpec `ebpf:"targets"`
 	Threads  *ebpf.MapSpec `ebpf:"threads"`
+	Woken    *ebpf.MapSpec `ebpf:"woken"`
 }
 
 // RdmaVariableSpecs contains global variables before they are loaded into the kernel.
@@ -782,6 +823,7 @@ type RdmaMaps struct {
 	Stats    *ebpf.Map `ebpf:"stats"`
 	Targets  *ebpf.Map `ebpf:"targets"`
 	Threads  *ebpf.Map `ebpf:"threads"`
+	Woken    *ebpf.Map `ebpf:"woken"`
 }
 
 func (m *RdmaMaps) Close() error {
@@ -796,6 +838,7 @@ func (m *RdmaMaps) Close() error {
 		m.Stats,
 		m.Targets,
 		m.Threads,
+		m.Woken,
 	)
 }
 
@@ -883,6 +926,7 @@ type RdmaPrograms struct {
 	SchedWaking             *ebpf.Program `ebpf:"sched_waking"`
 	SoftirqEntry            *ebpf.Program `ebpf:"softirq_entry"`
 	SoftirqExit             *ebpf.Program `ebpf:"softirq_exit"`
+	SoftirqRaise            *ebpf.Program `ebpf:"softirq_raise"`
 	TaskFound               *ebpf.Program `ebpf:"task_found"`
 	ThermalApicEntry        *ebpf.Program `ebpf:"thermal_apic_entry"`
 	ThermalApicExit         *ebpf.Program `ebpf:"thermal_apic_exit"`
@@ -946,6 +990,7 @@ func (p *RdmaPrograms) Close() error {
 		p.SchedWaking,
 		p.SoftirqEntry,
 		p.SoftirqExit,
+		p.SoftirqRaise,
 		p.TaskFound,
 		p.ThermalApicEntry,
 		p.ThermalApicExit,

@@ -27,6 +27,7 @@
 #include "pollpath.bpf.h"
 #include "object.bpf.h"
 #include "cqe.bpf.h"
+#include "chain.bpf.h"
 #include "interrupt.bpf.h"
 #include "sched.bpf.h"
 #include "task.bpf.h"

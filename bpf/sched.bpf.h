@@ -160,89 +160,58 @@ int sched_switch(u64 *ctx)
 	return 0;
 }
 
-/* "irq/24-mlx5_comp" is the threaded handler of line 24. */
-static __always_inline bool interrupt_thread(const char *comm, __u32 *line)
+/*
+ * The waker, which is the last link of the chain, and what led to it.  An
+ * interrupt has borrowed the task that it runs on.
+ */
+static __always_inline void waking_context(struct waking_record *rec, struct chain *chain)
 {
-	__u32 n = 0, i;
+	__u32 n = chain->n - 1;
+	struct waker_link *waker;
 
-	if (comm[0] != 'i' || comm[1] != 'r' || comm[2] != 'q' || comm[3] != '/')
-		return false;
-	for (i = 4; i < 15 && comm[i] >= '0' && comm[i] <= '9'; i++)
-		n = n * 10 + (comm[i] - '0');
-	*line = n;
-	return true;
-}
-
-#define PF_WQ_WORKER 0x20
-
-/* Kworkers take any work: what one is working on says more than its name. */
-static __always_inline void workqueue_name(struct waking_record *rec)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_struct___old *old = (void *)task;
-	char name[sizeof(rec->waker_comm)] = "wq:";
-	struct workqueue_struct *wq;
-	struct kthread *kthread;
-
-	if (!(BPF_CORE_READ(task, flags) & PF_WQ_WORKER))
+	if (n >= WAKERS_MOST)
 		return;
-	if (bpf_core_field_exists(task->worker_private))
-		kthread = BPF_CORE_READ(task, worker_private);
+	barrier_var(n);
+	waker = &chain->link[n & (WAKERS_MOST - 1)];
+	rec->interrupt = waker->kind;
+	rec->interrupt_begin = waker->begin;
+	if (waker->kind != INTERRUPT_NONE)
+		rec->vec = waker->vec;
+	if (waker->kind == INTERRUPT_NONE || waker->kind == INTERRUPT_THREAD)
+		__builtin_memcpy(rec->waker_comm, waker->name, sizeof(rec->waker_comm));
 	else
-		kthread = (void *)BPF_CORE_READ(old, set_child_tid);
-	wq = BPF_CORE_READ(kthread, data, current_pwq, wq);
-	if (!wq || bpf_probe_read_kernel_str(name + 3, sizeof(name) - 3, wq->name) <= 1)
-		return;
-	__builtin_memcpy(rec->waker_comm, name, sizeof(name));
-}
-
-/* What the waker is doing: the innermost interrupt, or a threaded handler. */
-static __always_inline void waking_context(struct waking_record *rec)
-{
-	struct cpu_state *c = cpu_here();
-	__u32 d;
-
-	rec->interrupt = INTERRUPT_NONE;
-	rec->vec = 0;
-	rec->interrupt_begin = 0;
-	if (!c)
-		return;
-	d = c->depth - 1;
-	if (d < INTERRUPT_NEST) {
-		struct interrupt_state *s = interrupt_slot(c, d);
-
-		rec->interrupt = s->kind;
-		rec->vec = s->vec;
-		rec->interrupt_begin = s->begin;
-	} else if (interrupt_thread((const char *)rec->waker_comm, &rec->vec)) {
-		rec->interrupt = INTERRUPT_THREAD;
-		rec->interrupt_begin = c->since;
-	} else {
-		workqueue_name(rec);
-	}
+		bpf_get_current_comm(rec->waker_comm, sizeof(rec->waker_comm));
+	rec->links = n;
+	rec->idle_since = chain->idle_since;
+	__builtin_memcpy(rec->before, chain->link, sizeof(rec->before));
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *task)
 {
 	struct waking_record *rec;
+	struct chain *chain;
+	bool target;
 	struct out o;
 	__u64 now;
 
-	if (!open || !is_target(task->tgid))
+	if (!open)
 		return 0;
 	now = bpf_ktime_get_ns();
+	target = is_target(task->tgid);
+	chain = chain_wakes(task, target);
+	if (!target || !chain)
+		return 0;
 	out_open(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_WAKING, now);
 	if (!rec)
 		return 0;
+	__builtin_memset(rec, 0, sizeof(*rec));
 	header_fill(&rec->h, &o, RECORD_WAKING, now, 0);
 	rec->wakee_tid = task->pid;
 	rec->wakee_pid = task->tgid;
 	rec->wakee_cpu = task_cpu(task);
-	rec->pad = 0;
-	bpf_get_current_comm(rec->waker_comm, sizeof(rec->waker_comm));
-	waking_context(rec);
+	waking_context(rec, chain);
 	out_submit(&o, rec);
 	return 0;
 }

@@ -20,8 +20,10 @@ type fields struct {
 	n      int
 	decode bool
 
-	names nameTable
-	json  []byte // to encode: the event's object
+	names  nameTable
+	chains chainTable
+	links  []byte // to encode: a chain
+	json   []byte // to encode: the event's object
 }
 
 // nameTable numbers the byte strings of a chunk; 0 is the empty one. An encoder
@@ -203,6 +205,13 @@ func (f *fields) sched(e, prev *event.Event) bool {
 		guess = e.Time
 	}
 	field(f, &s.InterruptBegin, guess)
+	ok = f.chain(&s.Chain, p.Chain) && ok
+	guess = 0
+	if s.Chain != nil {
+		guess = s.InterruptBegin
+	}
+	field(f, &s.ChainBegin, guess)
+	field(f, &s.IdleSince, p.IdleSince)
 	return ok
 }
 

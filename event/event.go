@@ -149,6 +149,31 @@ type Sched struct {
 	Interrupt      InterruptKind
 	Vec            uint32
 	InterruptBegin uint64
+	// KindWaking: what led to the waker; nil: nothing is known. It is shared by
+	// events and never changes.
+	Chain *Chain
+	// With Chain: the entry of the first of the interrupts that alone, threaded
+	// handlers included, led to the wakeup; 0 where the waker ran in none.
+	ChainBegin uint64
+	// KindWaking: the interrupt that all began with came to a CPU that had been
+	// idle since then; 0: it was not idle, or an interrupt began nothing.
+	IdleSince uint64
+}
+
+// ChainMost links are known before the waker: four wakers in all.
+const ChainMost = 3
+
+// Chain is what led to a waker, the first thing first.
+type Chain struct {
+	Links [ChainMost]Link
+	N     uint8
+}
+
+// Link is an interrupt, or a kernel thread that was woken.
+type Link struct {
+	Kind InterruptKind // InterruptNone: a kernel thread
+	Vec  uint32        // the line, softirq or vector
+	Name Comm          // of a thread: as in Sched.PrevComm
 }
 
 // Comm is a task's name as the kernel keeps it: NUL padded, any bytes.

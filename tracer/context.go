@@ -140,6 +140,13 @@ func (s lineSet) watch(e *event.Event) {
 	case e.Kind == event.KindWaking && (e.Sched.Interrupt == event.InterruptDevice || e.Sched.Interrupt == event.InterruptThread):
 		s[e.Sched.Vec] = true
 	}
+	if e.Kind == event.KindWaking && e.Sched.Chain != nil {
+		for _, l := range e.Sched.Chain.Links[:e.Sched.Chain.N] {
+			if l.Kind == event.InterruptDevice || l.Kind == event.InterruptThread {
+				s[l.Vec] = true
+			}
+		}
+	}
 }
 
 func (s lineSet) list() []uint32 {

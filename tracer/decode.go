@@ -165,6 +165,8 @@ func decodeWaking(raw []byte, e *event.Event) bool {
 		NextTID: r.WakeeTid, NextPID: r.WakeePid, PrevComm: r.WakerComm,
 		Interrupt: event.InterruptKind(r.Interrupt), Vec: r.Vec, InterruptBegin: r.InterruptBegin,
 	}
+	e.Sched.Chain, e.Sched.ChainBegin = decodeChain(&r)
+	e.Sched.IdleSince = r.IdleSince
 	return true
 }
 

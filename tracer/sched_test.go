@@ -168,6 +168,9 @@ func (r *recording) sane(t *testing.T) (chained int) {
 			if e.Sched.Interrupt != 0 && (e.Sched.InterruptBegin == 0 || e.Sched.InterruptBegin > e.Time) {
 				t.Errorf("waking at %d in an interrupt of %d", e.Time, e.Sched.InterruptBegin)
 			}
+			if s := &e.Sched; s.Interrupt != 0 && (s.IdleSince > s.InterruptBegin || s.ChainBegin > s.InterruptBegin) {
+				t.Errorf("an interrupt of %d, the chain begins at %d, its CPU idles from %d on", s.InterruptBegin, s.ChainBegin, s.IdleSince)
+			}
 		case event.KindSwitch:
 			if s := waitingOn(waits, e.CPU); s != nil {
 				if before, ok := lastOn[e.CPU]; ok && before.Sched.NextTID != e.Sched.PrevTID && !hidden[before.Sched.NextTID] {

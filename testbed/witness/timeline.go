@@ -50,7 +50,7 @@ func (t *thread) comes(cpu int, at uint64) {
 func (r *Recording) waking(t *thread, at uint64, p *processor) {
 	up := wakeup{time: at}
 	if n := len(p.open); n > 0 {
-		up.handler = p.open[n-1].begin
+		up.handler = p.open[n-1].origin
 	}
 	if t.running != 0 {
 		t.early = up

@@ -12,7 +12,7 @@ import (
 // and begin in tracepoints of their own on x86.
 var tracepoints = []string{
 	"sched/sched_switch", "sched/sched_waking", "sched/sched_wakeup",
-	"irq/irq_handler_entry", "irq/irq_handler_exit", "irq/softirq_entry", "irq/softirq_exit",
+	"irq/irq_handler_entry", "irq/irq_handler_exit", "irq/softirq_raise", "irq/softirq_entry", "irq/softirq_exit",
 	"irq_vectors/local_timer_entry", "irq_vectors/local_timer_exit",
 	"irq_vectors/reschedule_entry", "irq_vectors/reschedule_exit",
 	"irq_vectors/call_function_entry", "irq_vectors/call_function_exit",

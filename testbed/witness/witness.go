@@ -39,8 +39,10 @@ type Wait struct {
 
 // wakeup ended a sleep.
 type wakeup struct {
-	time    uint64
-	handler uint64 // entry of the innermost handler that it was made in, 0: in none
+	time uint64
+	// handler is the entry of the innermost handler that it was made in, or of the
+	// first of those that raised each other and led to it; 0: in none.
+	handler uint64
 }
 
 type thread struct {
@@ -60,14 +62,15 @@ type run struct {
 }
 
 type processor struct {
-	open []open
-	tops []interval // of the outermost handlers, in order
+	open   []open
+	raised map[string]uint64 // pending softirqs: since when what raised them ran, 0: a task
+	tops   []interval        // of the outermost handlers, in order
 }
 
 // open is a handler that has not returned.
 type open struct {
-	name  string
-	begin uint64
+	name          string
+	begin, origin uint64 // origin: of the first of those that raised each other
 }
 
 // Read takes what a tracefs file "trace" holds.
@@ -109,7 +112,7 @@ func (r *Recording) line(text string) error {
 func (r *Recording) record(cpu int, at uint64, name, args string) error {
 	p := r.cpus[cpu]
 	if p == nil {
-		p = &processor{}
+		p = &processor{raised: map[string]uint64{}}
 		r.cpus[cpu] = p
 	}
 	switch {
@@ -127,8 +130,10 @@ func (r *Recording) record(cpu int, at uint64, name, args string) error {
 			r.wokeUp(r.thread(tid), at)
 		}
 		return err
+	case name == "softirq_raise":
+		p.raise(handlerOf(name, "_raise", args))
 	case strings.HasSuffix(name, "_entry"):
-		p.open = append(p.open, open{handlerOf(name, "_entry", args), at})
+		p.enter(handlerOf(name, "_entry", args), at)
 	case strings.HasSuffix(name, "_exit"):
 		p.leave(handlerOf(name, "_exit", args), at)
 	}
@@ -139,6 +144,27 @@ func (r *Recording) record(cpu int, at uint64, name, args string) error {
 func handlerOf(name, suffix, args string) string {
 	which, _, _ := strings.Cut(args, " ")
 	return strings.TrimSuffix(name, suffix) + " " + which
+}
+
+// raise makes a softirq pending; the first time counts.
+func (p *processor) raise(name string) {
+	if _, pending := p.raised[name]; pending {
+		return
+	}
+	p.raised[name] = 0
+	if n := len(p.open); n > 0 {
+		p.raised[name] = p.open[n-1].origin
+	}
+}
+
+// enter opens a handler.
+func (p *processor) enter(name string, at uint64) {
+	origin := at
+	if since := p.raised[name]; since != 0 {
+		origin = since
+	}
+	delete(p.raised, name)
+	p.open = append(p.open, open{name, at, origin})
 }
 
 // leave closes a handler, and with it what lies above it.

