@@ -252,15 +252,20 @@ func (q *workQueue) trim() {
 }
 
 // findShared looks for a receive in an SRQ by its wr_id. Where the program uses
-// one wr_id for several, which of them it was cannot be told.
+// one wr_id for several, which of them it was cannot be told; nor before two with
+// different ones were pending, as others of that wr_id may have been posted before
+// we looked.
 func (e *Engine) findShared(q *workQueue, c *verbRecord) int {
 	n := q.ids[c.WRID]
 	if n == 0 {
 		return -1 // posted before we looked
 	}
 	i := q.byWRID(0, c)
-	if i >= 0 && (n > 1 || q.repeats) {
+	q.differ = q.differ || len(q.ids) > 1
+	if n > 1 {
 		q.repeats = true
+	}
+	if i >= 0 && (q.repeats || !q.differ) {
 		q.at(i).is |= isAmbiguous
 	}
 	return i

@@ -108,9 +108,12 @@ func (e *Engine) measure(qp *queuePair, q *workQueue, p *pending, c *verbRecord,
 	}
 	e.locate(m, c, cq)
 	cq.fire(m.doneHigh)
+	if m.unmatched = p.index < 0; m.unmatched && m.doneLow <= p.postBegin {
+		return // it was there before we looked, for nobody knows how long
+	}
 	e.cut(m, p, c, cq)
 	e.chargeProbes(m, p, c)
-	if m.unmatched = p.index < 0; m.unmatched {
+	if m.unmatched {
 		m.postBegin, m.postEnd = m.done, m.done
 	}
 	if m.receive {

@@ -27,7 +27,8 @@ func (e *Engine) holds(c *verbRecord, cq *completionQueue) bool {
 	if cq.held > 0 {
 		return true
 	}
-	if c.flags&event.CompletionWQEValid != 0 || c.Begin == 0 || c.Begin >= c.time {
+	// Of receives the posts' indices are not known.
+	if c.flags&event.CompletionWQEValid != 0 && c.Opcode&wcReceive == 0 || c.Begin == 0 || c.Begin >= c.time {
 		return false
 	}
 	if cq.reaps++; cq.latestTID != c.tid && cq.latestTID != 0 {

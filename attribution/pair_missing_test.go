@@ -44,12 +44,31 @@ var missingPairings = []pairing{
 			t.qp(1, event.ObjectCreated, func(q *event.QP) { q.SRQ = tapeSRQ })
 			full := t.post(worker, 5, 6, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
 			full.Verb.Result, full.Verb.BadIndex = enomem, 0
+			t.post(worker, 6, 7, wr{id: 8, flags: event.WRReceive | event.WRSRQ})
 			for i := range uint64(2) {
 				t.post(worker, 7+20*i, 8+20*i, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
 				t.reap(worker, 18+20*i, 20+20*i, event.Verb{WRID: 7, Opcode: 128}, 0)
 			}
 		},
-		want: "recv 0@20 recv 1@40", send: "0 0 0 0 0 0", recv: "2 2 0 0 0 0",
+		want: "recv 1@20 recv 2@40", send: "0 0 0 0 0 0", recv: "3 2 1 0 0 0",
+	},
+	{
+		name: "a receive that may have been there before we looked is not measured",
+		tape: func(t *tape) {
+			t.found(128)
+			t.reap(worker, 18, 20, event.Verb{WRID: 7, Opcode: 128}, 0)
+			t.reap(worker, 28, 30, event.Verb{WRID: 7, Opcode: 128, LastEmpty: 25, LastEmptyTID: worker}, 0)
+		},
+		want: "recv ?@30", send: "0 0 0 0 0 0", recv: "0 0 0 0 0 0",
+	},
+	{
+		name: "a shared receive queue with one wr_id at a time does not say whether others were posted before",
+		tape: func(t *tape) {
+			t.qp(1, event.ObjectFound, func(q *event.QP) { q.SRQ = tapeSRQ })
+			t.post(worker, 5, 6, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
+			t.reap(worker, 18, 20, event.Verb{WRID: 7, Opcode: 128, LastEmpty: 15, LastEmptyTID: worker}, 0)
+		},
+		want: "recv ?@20", send: "0 0 0 0 0 0", recv: "1 0 0 0 0 1",
 	},
 }
 

@@ -399,7 +399,7 @@ var pairings = []pairing{
 		tape: func(t *tape) {
 			t.qp(1, event.ObjectCreated, func(q *event.QP) { q.SRQ = tapeSRQ })
 			t.post(worker, 5, 6, wr{id: 7, flags: event.WRReceive | event.WRSRQ}, wr{id: 7, flags: event.WRReceive | event.WRSRQ})
-			t.reap(worker, 18, 20, event.Verb{WRID: 7, Opcode: 128}, 0)
+			t.reap(worker, 18, 20, event.Verb{WRID: 7, Opcode: 128, LastEmpty: 15, LastEmptyTID: worker}, 0)
 		},
 		want: "recv ?@20", send: "0 0 0 0 0 0", recv: "2 0 1 0 0 1",
 	},

@@ -10,6 +10,7 @@ func (e *Engine) unprove(qp *queuePair, t uint64) {
 // still be matched by its WQE index; without one it is lost.
 func (e *Engine) lose(qp *queuePair, q *workQueue, t uint64) {
 	e.met.unanchored++
+	q.repeats = q.repeats || q.shared // what was posted unseen may have any wr_id
 	kept := 0
 	for i := range q.len() {
 		p := q.at(i)

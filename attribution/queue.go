@@ -58,7 +58,8 @@ type workQueue struct {
 	sigAll   uint8  // 0, 1; 2: unknown; see noteFlag
 
 	ids     map[uint64]int32 // of an SRQ: how many are pending with a wr_id
-	repeats bool             // of an SRQ: two were pending with one wr_id
+	repeats bool             // of an SRQ: two were pending with one wr_id, or may have been
+	differ  bool             // of an SRQ: two were pending with two
 
 	anchor anchor
 }

@@ -199,6 +199,9 @@ func compareObject(a, b *event.Object) int {
 	if a == nil || b == nil {
 		return trueFirst(a == nil, b == nil)
 	}
+	if x, y := a.Event == event.ObjectDestroyed, b.Event == event.ObjectDestroyed; x != y {
+		return trueFirst(x, y) // its address may be another's at once
+	}
 	if c := cmp.Compare(a.Event, b.Event); c != 0 {
 		return c
 	}

@@ -32,9 +32,12 @@ type simConfig struct {
 	noEmpty   bool
 	fails     int // one in so many requests fails, 0: none
 	resets    bool
-	losses    int // records lost at so many times
-	pauses    int // and so many times in which probes are out
-	unseen    int // one in so many posts is made past the probes, 0: none
+	receives  bool // on the same CQ
+	shared    bool // from one queue for all
+	destroys  int  // one in so many turns a queue pair is destroyed, 0: none
+	losses    int  // records lost at so many times
+	pauses    int  // and so many times in which probes are out
+	unseen    int  // one in so many posts is made past the probes, 0: none
 	knowSig   bool
 	knowDepth bool
 }
@@ -47,6 +50,8 @@ type trueWR struct {
 	begin     uint64
 	done      uint64
 	signalled bool
+	receive   bool
+	num       uint32 // of its queue pair then
 	status    uint32
 	wqe       uint16
 	seen      bool // its post was recorded
@@ -56,13 +61,17 @@ type trueQP struct {
 	addr   uint64
 	num    uint32
 	sq     []*trueWR // not yet reaped
-	rq     []*trueWR
-	last   uint64 // done of the last request
+	rq     []*trueWR // no message has come yet
+	last   uint64    // done of the last request
 	posted int
 	wqe    uint16
 	failed bool
 	locked uint64
 	epoch  int
+	calls  int // posting calls under way
+
+	received int // receives posted
+	taken    int // of these, reaped
 }
 
 type simStep struct {
@@ -100,6 +109,10 @@ type sim struct {
 	calls  map[uint32]uint32
 	empty  uint64
 	emptyT uint32
+
+	srq          []*trueWR
+	sharedPosted int
+	sharedTaken  int
 }
 
 func newSim(cfg simConfig) *sim {
@@ -189,6 +202,9 @@ func (s *sim) pause(events []event.Event, begin, end uint64) []event.Event {
 
 func (s *sim) describe(q *trueQP, what event.ObjectEvent, state uint32) {
 	o := &event.QP{Addr: q.addr, Num: q.num, Type: 2, State: state, SendCQ: tapeCQ, RecvCQ: tapeCQ, SigAll: 2}
+	if s.shared {
+		o.SRQ = tapeSRQ
+	}
 	if s.knowDepth || what == event.ObjectCreated {
 		o.MaxSendWR = uint32(s.depth)
 	}
@@ -209,6 +225,11 @@ func (s *sim) program(tid uint32) {
 	q := s.qps[s.rng.IntN(len(s.qps))]
 	again := func() { s.in(s.upTo(20), func() { s.program(tid) }) }
 	switch {
+	case s.destroys > 0 && q.calls == 0 && s.rng.IntN(s.destroys) == 0:
+		s.destroy(q)
+		again()
+	case s.receives && tid == worker && s.receiving(q) < receives && s.rng.IntN(2) == 0:
+		s.postReceive(tid, q, again)
 	case q.failed && s.resets && s.rng.IntN(4) == 0:
 		s.reset(q)
 		again()
@@ -222,12 +243,11 @@ func (s *sim) program(tid uint32) {
 }
 
 func (s *sim) reset(q *trueQP) {
-	q.failed, q.sq, q.rq = false, nil, nil
-	q.epoch++
-	s.cq = slices.DeleteFunc(s.cq, func(w *trueWR) bool { return w.qp == q })
+	posted := q.posted
+	s.forgetAll(q)
+	q.posted = posted
 	s.describe(q, event.ObjectModified, 0)
 	s.describe(q, event.ObjectModified, 3)
-	q.wqe = 0
 }
 
 // lose drops the records of a random stretch and says so.

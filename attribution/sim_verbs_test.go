@@ -12,21 +12,14 @@ func (s *sim) post(tid uint32, q *trueQP, then func()) {
 	list := make([]*trueWR, n)
 	for i := range list {
 		s.nextID++
-		w := &trueWR{id: s.nextID, qp: q, begin: begin, seen: !hidden && s.now >= s.gate}
+		w := &trueWR{id: s.nextID, qp: q, num: q.num, wrID: s.nextWRID(q.posted + i), begin: begin, seen: !hidden && s.now >= s.gate}
 		w.signalled = s.sigAll || (q.posted+i)%s.signal == s.signal-1
-		switch s.wrID {
-		case "counter":
-			w.wrID = uint64(q.posted + i)
-		case "slot":
-			w.wrID = uint64((q.posted + i) % 8)
-		default:
-			w.wrID = 7
-		}
 		s.truth[w.id] = w
 		list[i] = w
 	}
 	epoch := q.epoch
 	q.posted += n
+	q.calls++
 	at := max(s.now+s.upTo(5), q.locked+1)
 	q.locked = at
 	s.in(at-s.now, func() {
@@ -53,6 +46,7 @@ func (s *sim) post(tid uint32, q *trueQP, then func()) {
 			}
 		}
 		s.in(s.upTo(5), func() {
+			q.calls--
 			if !hidden {
 				s.emit(event.Event{TID: tid, Kind: event.KindPostEnd, Verb: event.Verb{
 					QP: q.addr, Begin: begin, Call: call, Count: uint16(n), Result: result, BadIndex: bad,
@@ -125,6 +119,12 @@ func (s *sim) poll(tid uint32, then func()) {
 		s.cq = s.cq[n:]
 		for _, w := range taken {
 			s.retire(w)
+			switch {
+			case w.receive && s.shared:
+				s.sharedTaken++
+			case w.receive:
+				w.qp.taken++
+			}
 		}
 		s.in(s.upTo(3), func() {
 			// The probes keep the latest empty poll at the returns of polls.
@@ -156,9 +156,12 @@ func (s *sim) retire(w *trueWR) {
 }
 
 func (s *sim) complete(tid uint32, begin, lastEmpty uint64, lastTID uint32, w *trueWR, i, n int) {
-	flags := uint32(0)
+	flags, opcode := uint32(0), uint8(0)
 	if s.wqe {
 		flags |= event.CompletionWQEValid
+	}
+	if w.receive {
+		opcode = simRecv
 	}
 	if s.noEmpty {
 		flags |= event.CompletionNoEmpty
@@ -167,7 +170,7 @@ func (s *sim) complete(tid uint32, begin, lastEmpty uint64, lastTID uint32, w *t
 	s.emit(event.Event{
 		TID: tid, Kind: event.KindCompletion, Flags: flags, CPU: uint16(w.id),
 		Verb: event.Verb{
-			CQ: tapeCQ, QPNum: w.qp.num, WRID: w.wrID, Begin: begin, LastEmpty: lastEmpty, LastEmptyTID: lastTID,
+			CQ: tapeCQ, QPNum: w.num, Opcode: opcode, WRID: w.wrID, Begin: begin, LastEmpty: lastEmpty, LastEmptyTID: lastTID,
 			Index: uint16(i), Count: uint16(n), WQE: w.wqe, Status: w.status,
 		},
 	})
