@@ -24,10 +24,10 @@ import (
 type deviceClock struct {
 	started  bool
 	realTime bool
-	base     uint64 // device time that stamps are counted from
-	epochs   [clockEpochs]epoch
-	count    int // epochs ever closed
-	kept     int // of these, how many are still used
+	base     uint64             // device time that stamps are counted from
+	epochs   [clockEpochs]epoch // closed ones, the first kept, in order
+	kept     int
+	closed   int // epochs ever closed
 	current  epoch
 	samples  int // in current
 	rateLow  uint64
@@ -45,11 +45,11 @@ type deviceClock struct {
 	priorLow, priorHigh uint64
 	// What the epochs say of the rate; rateLow and rateHigh leave room for wander.
 	tightLow, tightHigh uint64
+	line                clockLine
 }
 
 const (
 	clockEpochs   = 64
-	clockUsed     = 8  // epochs that band looks at
 	clockAnew     = 16 // epochs after which the rate is bounded anew
 	clockDissent  = 16 // one lower bound in so many may be false
 	clockSuspects = 8
@@ -65,6 +65,8 @@ const (
 	// a posted write takes over PCIe, with a switch between. How much it varies
 	// would be read as a rate that is off.
 	writeLag = 1000
+	// writeJitter: by so much, ns, the time that an entry takes usually varies.
+	writeJitter = 64
 	// Rates are ns per unit of the device's clock, times 2^32.
 	rateShift   = 32
 	slowestRate = 1000 << rateShift // 1 MHz
@@ -83,22 +85,6 @@ const (
 type clockSample struct {
 	at        int64 // since base
 	low, high uint64
-}
-
-// epoch holds the lower and the upper bound that bind.
-type epoch struct {
-	low, high clockBound
-	first     int64  // device time of its first sample
-	begin     uint64 // host time of its first sample
-	// What low says of the rate with the upper bounds of the others: with
-	// earlier ones the rate is at least so much, with later ones at most.
-	rateLow, rateHigh uint64
-}
-
-// clockBound says that host time t is before, or after, device time at.
-type clockBound struct {
-	at int64
-	t  uint64
 }
 
 // decode gives ns of a real-time stamp, seconds<<32 | nanoseconds, and a
@@ -126,6 +112,7 @@ func (d *deviceClock) forgetRate() {
 	}
 	d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
 	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+	d.line = noLine
 }
 
 // forgetBand has the next sample begin a new one.
@@ -158,7 +145,7 @@ func (d *deviceClock) meet(stamp, low, high uint64) (from, to uint64, ok bool) {
 		return 0, 0, false
 	}
 	d.foreign = 0
-	s := clockSample{at, low, high}
+	s := clockSample{at, low - min(low, writeJitter), high}
 	from, to, ok = d.band(at)
 	if d.kept > 0 && (!ok || high+writeLag < from || low > to+writeLag) {
 		d.suspect(s, ok && high+writeLag < from)
@@ -205,6 +192,7 @@ func (d *deviceClock) restart() {
 	}
 	d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
 	d.rateLow, d.rateHigh = d.priorLow, d.priorHigh
+	d.line = noLine
 	agreed, n := d.agreement()
 	if n < clockAgree {
 		d.outliers++ // and the others are suspected on
@@ -254,34 +242,32 @@ func (d *deviceClock) add(s clockSample, width uint64) {
 	if d.samples == 0 {
 		*c = epoch{low: low, high: high, first: s.at, begin: s.high}
 	} else {
-		rate := middle(d.rateLow, d.rateHigh)
-		if int64(low.t-c.low.t) > scale(low.at-c.low.at, rate) {
-			c.low = low
-		}
-		if int64(high.t-c.high.t) < scale(high.at-c.high.at, rate) {
-			c.high = high
-		}
+		c.bind(low, high, middle(d.rateLow, d.rateHigh))
 	}
+	c.end = s.high
 	d.samples++
 	spread := scale(s.at-c.first, d.rateHigh-d.rateLow)
-	if d.kept == 0 || spread > int64(max(epochSpread, width/8)) || s.high-min(s.high, c.begin) >= epochNS {
+	if d.kept == 0 || spread > int64(max(epochSpread, width/8)) || since(c.begin, s.high) >= epochNS {
 		d.close()
 	}
 }
 
 // close the current epoch and see what it says about the rate.
 func (d *deviceClock) close() {
-	d.epochs[d.count%clockEpochs] = d.current
-	d.count++
-	d.kept = min(d.kept+1, clockEpochs)
+	if d.kept == clockEpochs {
+		d.makeRoom()
+	}
+	d.epochs[d.kept] = d.current
+	d.kept++
+	d.closed++
 	d.samples = 0
-	if d.count%clockAnew == 0 {
+	if d.closed%clockAnew == 0 {
 		d.pairAll()
 	} else {
 		d.pair(0)
 	}
 	for d.boundRate(); d.tightLow > d.tightHigh && d.kept > 2; d.boundRate() {
-		d.kept /= 2 // the rate has changed
+		d.keep(d.kept / 2) // the rate has changed
 		d.forgetRate()
 		d.pairAll()
 	}
@@ -290,60 +276,7 @@ func (d *deviceClock) close() {
 	}
 	d.rateLow = d.tightLow - d.tightLow>>wander
 	d.rateHigh = d.tightHigh + d.tightHigh>>wander
-}
-
-// epoch gives the i-th latest closed one.
-func (d *deviceClock) epoch(i int) *epoch {
-	return &d.epochs[(d.count-1-i)%clockEpochs]
-}
-
-// pairAll forgets what epochs said that are not kept any more.
-func (d *deviceClock) pairAll() {
-	for i := d.kept - 1; i >= 0; i-- {
-		d.pair(i)
-	}
-}
-
-// pair the i-th latest epoch with all before it.
-func (d *deviceClock) pair(i int) {
-	b := d.epoch(i)
-	b.rateLow, b.rateHigh = fastestRate, slowestRate
-	for j := i + 1; j < d.kept; j++ {
-		d.epoch(j).boundRate(b)
-	}
-}
-
-// boundRate by an earlier and a later epoch, as what each one's lower bound says
-// of the clock's rate: the line passes above a lower bound and below an upper one. An upper bound is one of
-// the stamp too; a lower one is of the entry, which was written after its stamp.
-func (e *epoch) boundRate(later *epoch) {
-	if units, ns := later.low.at-e.high.at, int64(later.low.t-e.high.t)-writeLag; units > 0 && ns > 0 {
-		later.rateLow = max(later.rateLow, ratio(uint64(ns), uint64(units)))
-	}
-	if units, ns := later.high.at-e.low.at, int64(later.high.t-e.low.t)+writeLag; units > 0 && ns > 0 {
-		e.rateHigh = min(e.rateHigh, ratio(uint64(ns), uint64(units))+1)
-	}
-}
-
-// boundRate by the epochs that are kept, but for those, as many as dissent says,
-// that say most: an entry may come out so late after its stamp that its lower
-// bound is false, and those are the bounds that would decide.
-func (d *deviceClock) boundRate() {
-	var lows, highs [clockEpochs]uint64
-	for i := range d.kept {
-		lows[i], highs[i] = d.epoch(i).rateLow, d.epoch(i).rateHigh
-	}
-	slices.Sort(lows[:d.kept])
-	slices.Sort(highs[:d.kept])
-	skip := dissent(d.kept)
-	d.tightLow = max(d.priorLow, lows[d.kept-1-skip])
-	d.tightHigh = min(d.priorHigh, highs[skip])
-}
-
-// dissent is how many of n lower bounds may be false. Of two, neither can be
-// told to be.
-func dissent(n int) int {
-	return (n + clockDissent - 3) / clockDissent
+	d.line = d.through(d.latest())
 }
 
 // ratio is ns/units as a rate.
@@ -380,23 +313,15 @@ func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 	if d.kept == 0 {
 		return 0, 0, false
 	}
-	// dissent leaves out one of 3 to 18 lower bounds.
-	most, second, to := int64(0), int64(0), int64(maxTime)
-	use := func(e *epoch) {
-		f, t := e.bound(at, d.rateLow, d.rateHigh)
-		most, second, to = max(most, f), max(second, min(most, f)), min(to, t)
+	l := d.line
+	if at < l.at {
+		l = d.through(at)
 	}
-	n := min(d.kept, clockUsed)
-	for i := range n {
-		use(d.epoch(i))
-	}
+	slow, fast := scale(at-l.at, d.rateLow), scale(at-l.at, d.rateHigh)
+	from, to := l.from+slow, l.to+fast
 	if d.samples > 0 {
-		use(&d.current)
-		n++
-	}
-	from := most
-	if dissent(n) > 0 {
-		from = second
+		f, t := d.current.bound(at, d.rateLow, d.rateHigh)
+		from, to = max(from, min(f, l.most+slow)), min(to, t)
 	}
 	if from > to+contradiction {
 		return 0, 0, false
@@ -407,19 +332,48 @@ func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 	return uint64(max(from, 0)), uint64(max(to, 0)), true
 }
 
-// bound gives the range that an epoch's bounds leave for a device time, which
-// is that unit's beginning to the next one's.
-func (e *epoch) bound(at int64, rateLow, rateHigh uint64) (from, to int64) {
-	after, before := at-e.low.at, at+1-e.high.at
-	if after >= 0 {
-		from = int64(e.low.t) + scale(after, rateLow)
-	} else {
-		from = int64(e.low.t) + scale(after, rateHigh)
+// clockLine is what the closed epochs leave open at a device time that is later
+// than theirs. From there on the bounds that bind stay the same, as all move on
+// at the same rate.
+type clockLine struct {
+	at       int64
+	from, to int64
+	most     int64 // what from may become by one lower bound more
+}
+
+// noLine is later than any device time.
+var noLine = clockLine{at: maxTime}
+
+// through gives what the closed epochs leave open at a device time. Without empty
+// polls few lower bounds are sharp, and not of every epoch: so of each stretch
+// those that dissent leaves count.
+func (d *deviceClock) through(at int64) clockLine {
+	var lows [clockEpochs]int64
+	l := clockLine{at: at, from: -maxTime, to: maxTime, most: -maxTime}
+	for i := range d.kept {
+		from, to := d.epoch(i).bound(at, d.rateLow, d.rateHigh)
+		l.to = min(l.to, to)
+		lows[i] = from
+		if !isStretch(i+2, d.kept+1) { // with the current one
+			continue
+		}
+		slices.Sort(lows[:i+1])
+		skip := dissent(i + 2)
+		l.from = max(l.from, lows[i-skip])
+		if skip == 0 {
+			l.most = maxTime
+		} else {
+			l.most = max(l.most, lows[i+1-skip])
+		}
 	}
-	if before >= 0 {
-		to = int64(e.high.t) + scale(before, rateHigh) + 1
-	} else {
-		to = int64(e.high.t) + scale(before, rateLow) + 1
+	return l
+}
+
+// latest is the last device time of the closed epochs.
+func (d *deviceClock) latest() (at int64) {
+	for i := range d.kept {
+		e := d.epoch(i)
+		at = max(at, e.low.at, e.high.at)
 	}
-	return from, to
+	return at
 }

@@ -36,6 +36,7 @@ type clockRun struct {
 	flight   uint64 // least time from post to done
 	bracket  uint64 // between polls; 0: empty polls are not seen
 	lag      uint64 // a stamp is so much older than its entry, at most
+	looks    int    // before one in so many the CQ was seen empty; 0: none
 	late     int    // all but one in so many are reaped late; 0: none
 	held     int    // one in so many becomes visible up to 50 us after its stamp; 0: none
 	wrong    int    // conversions that were believed and do not hold the truth
@@ -53,6 +54,9 @@ func (r *clockRun) step(garbage bool) (width uint64, ok bool) {
 	} else if r.bracket > 0 {
 		low = max(low, done-min(done, r.rng.Uint64N(r.bracket)))
 		high = min(high, done+1+r.rng.Uint64N(r.bracket))
+	}
+	if r.looks > 0 && r.rng.IntN(r.looks) == 0 {
+		low = max(low, done-r.rng.Uint64N(100))
 	}
 	stamped := done
 	if r.lag > 0 {
@@ -131,6 +135,26 @@ func TestClockHoldsTheTruth(t *testing.T) {
 		}
 		if r.clock.steps > 0 || r.clock.outliers > 0 || r.wrong > 0 {
 			t.Fatalf("%d steps, %d outliers, %d wrong", r.clock.steps, r.clock.outliers, r.wrong)
+		}
+	})
+}
+
+// TestClockOfFewLooks: where polls that find nothing are not seen, and the CQ is
+// looked at a few times in a second, the range still becomes much narrower than
+// a flight.
+func TestClockOfFewLooks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyClockRun(t)
+		r.interval, r.flight, r.bracket, r.late = 50_000, 20_000, 0, 0
+		r.looks = rapid.SampledFrom([]int{1000, 4000}).Draw(t, "looks") // in 25 and 100 ms
+		wide := 0
+		for i := range 100_000 {
+			if width, ok := r.step(false); i > 80_000 && (!ok || width > 2000) {
+				wide++
+			}
+		}
+		if wide > 1000 || r.wrong > 0 {
+			t.Fatalf("%d of 20000 are wide, %d of all wrong", wide, r.wrong)
 		}
 	})
 }

@@ -1,0 +1,148 @@
+package attribution
+
+import "slices"
+
+// epoch holds the lower and the upper bound that bind.
+type epoch struct {
+	low, high clockBound
+	first     int64 // device time of its first sample
+	// Host time of its first and its last sample.
+	begin, end uint64
+	// What low says of the rate with the upper bounds of the others: with
+	// earlier ones the rate is at least so much, with later ones at most.
+	rateLow, rateHigh uint64
+}
+
+// clockBound says that host time t is before, or after, device time at.
+type clockBound struct {
+	at int64
+	t  uint64
+}
+
+// bind takes bounds into the epoch if, at this rate, they bind.
+func (e *epoch) bind(low, high clockBound, rate uint64) {
+	if int64(low.t-e.low.t) > scale(low.at-e.low.at, rate) {
+		e.low = low
+	}
+	if int64(high.t-e.high.t) < scale(high.at-e.high.at, rate) {
+		e.high = high
+	}
+}
+
+func since(begin, end uint64) uint64 { return end - min(begin, end) }
+
+// makeRoom for one more epoch. As long as little is known of the rate epochs are
+// short, and only together do they reach back far enough to tell it: so the two
+// that are closest become one, unless that would be longer than one may be.
+func (d *deviceClock) makeRoom() {
+	least, at := uint64(epochNS), 0
+	for i := range d.kept - 1 {
+		if span := since(d.epochs[i].begin, d.epochs[i+1].end); span < least {
+			least, at = span, i+1
+		}
+	}
+	if at > 0 {
+		d.epochs[at-1].merge(&d.epochs[at], middle(d.rateLow, d.rateHigh))
+	}
+	copy(d.epochs[at:d.kept-1], d.epochs[at+1:d.kept])
+	d.kept--
+}
+
+// merge takes a later epoch into this one. What the two said of the rate stays
+// true, as bounds do.
+func (e *epoch) merge(later *epoch, rate uint64) {
+	e.bind(later.low, later.high, rate)
+	e.end = later.end
+	e.rateLow = max(e.rateLow, later.rateLow)
+	e.rateHigh = min(e.rateHigh, later.rateHigh)
+}
+
+// keep the latest n epochs.
+func (d *deviceClock) keep(n int) {
+	copy(d.epochs[:n], d.epochs[d.kept-n:d.kept])
+	d.kept = n
+}
+
+// epoch gives the i-th latest closed one.
+func (d *deviceClock) epoch(i int) *epoch {
+	return &d.epochs[d.kept-1-i]
+}
+
+// pairAll forgets what epochs said that are not kept any more.
+func (d *deviceClock) pairAll() {
+	for i := d.kept - 1; i >= 0; i-- {
+		d.pair(i)
+	}
+}
+
+// pair the i-th latest epoch with all before it.
+func (d *deviceClock) pair(i int) {
+	b := d.epoch(i)
+	b.rateLow, b.rateHigh = fastestRate, slowestRate
+	for j := i + 1; j < d.kept; j++ {
+		d.epoch(j).boundRate(b)
+	}
+}
+
+// boundRate by an earlier and a later epoch, as what each one's lower bound says
+// of the clock's rate: the line passes above a lower bound and below an upper one. An upper bound is one of
+// the stamp too; a lower one is of the entry, which was written after its stamp.
+func (e *epoch) boundRate(later *epoch) {
+	if units, ns := later.low.at-e.high.at, int64(later.low.t-e.high.t)-writeLag; units > 0 && ns > 0 {
+		later.rateLow = max(later.rateLow, ratio(uint64(ns), uint64(units)))
+	}
+	if units, ns := later.high.at-e.low.at, int64(later.high.t-e.low.t)+writeLag; units > 0 && ns > 0 {
+		e.rateHigh = min(e.rateHigh, ratio(uint64(ns), uint64(units))+1)
+	}
+}
+
+// boundRate by the epochs that are kept, but for those, as many as dissent says,
+// that say most: an entry may come out so late after its stamp that its lower
+// bound is false, and those are the bounds that would decide. As long as little
+// is known of the rate epochs are short, and the first stretch may well hold two
+// of them.
+func (d *deviceClock) boundRate() {
+	var lows, highs [clockEpochs]uint64
+	d.tightLow, d.tightHigh = d.priorLow, d.priorHigh
+	for i := range d.kept {
+		lows[i], highs[i] = d.epoch(i).rateLow, d.epoch(i).rateHigh
+		n := i + 1
+		skip := dissent(n)
+		if !isStretch(n, d.kept) || skip == 1 && n < d.kept {
+			continue
+		}
+		slices.Sort(lows[:n])
+		slices.Sort(highs[:n])
+		d.tightLow = max(d.tightLow, lows[i-skip])
+		d.tightHigh = min(d.tightHigh, highs[skip])
+	}
+}
+
+// isStretch says whether the latest n epochs, of so many, are to be looked at by
+// themselves: no longer stretch has as few lower bounds left out.
+func isStretch(n, of int) bool {
+	return n == of || n > 2 && dissent(n) < dissent(n+1)
+}
+
+// dissent is how many of n lower bounds may be false. Of two, neither can be
+// told to be.
+func dissent(n int) int {
+	return (n + clockDissent - 3) / clockDissent
+}
+
+// bound gives the range that an epoch's bounds leave for a device time, which
+// is that unit's beginning to the next one's.
+func (e *epoch) bound(at int64, rateLow, rateHigh uint64) (from, to int64) {
+	after, before := at-e.low.at, at+1-e.high.at
+	if after >= 0 {
+		from = int64(e.low.t) + scale(after, rateLow)
+	} else {
+		from = int64(e.low.t) + scale(after, rateHigh)
+	}
+	if before >= 0 {
+		to = int64(e.high.t) + scale(before, rateHigh) + 1
+	} else {
+		to = int64(e.high.t) + scale(before, rateLow) + 1
+	}
+	return from, to
+}
