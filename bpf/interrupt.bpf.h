@@ -42,6 +42,8 @@ static __always_inline void interrupt_enter(enum interrupt_kind kind, __u32 vec)
 	else
 		chain_none(c, d);
 	look_around();
+	if (kind == INTERRUPT_TIMER)
+		look_on(); /* before the handler, which may take longer than a flight */
 }
 
 static __always_inline void interrupt_emit(const struct interrupt_state *s, __u64 now, const struct irqaction *action)
@@ -113,8 +115,6 @@ static __always_inline void interrupt_exit(enum interrupt_kind kind, __u32 vec, 
 		return;
 	interrupt_emit(&s, now, action);
 	look_around();
-	if (kind == INTERRUPT_TIMER)
-		look_on();
 }
 
 SEC("tp_btf/irq_handler_entry")

@@ -394,6 +394,7 @@ type RdmaThread struct {
 	LooksNext  uint32
 	Looks      [8]uint64
 	LookLatest uint64
+	LookCame   uint64
 	Posted     uint64
 	Post       struct {
 		_     structs.HostLayout
