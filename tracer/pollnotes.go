@@ -36,6 +36,8 @@ func (s *pollSlot) whyObserved() string {
 		return s.why
 	case s.state == pollTrying:
 		return "too few completions came to learn the path that consumes them"
+	case s.state == pollAligning:
+		return "so short a trace needs them to align the device's clock"
 	case s.library.Role&locate.RoleMLX5 == 0:
 		return "the times at which its completions came are told by them alone"
 	}

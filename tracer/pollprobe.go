@@ -19,6 +19,11 @@ import (
 const (
 	pendingRetry = 5 * time.Millisecond
 	retryMax     = time.Second
+	// alignTime: so long empty polls are observed once the path is found. They
+	// tell the rate of the device's clock: brackets of 100 ns at both ends, to
+	// better than a part in 10^6, so that what comes after is dated by it until
+	// other bounds do.
+	alignTime = 250 * time.Millisecond
 )
 
 // tryPolls begins with the poll functions of a process that are ready for it:
@@ -51,7 +56,7 @@ func (f *follower) beginPoll(s *pollSlot) error {
 		if err := f.attachSites(s, "known from another process"); err != nil {
 			return f.keepPoll(s, err)
 		}
-		return f.switchPoll(s, known)
+		return f.align(s, known)
 	}
 	candidates, err := findPaths(s.library, s.fn)
 	if err != nil {
@@ -192,6 +197,8 @@ func (f *follower) stepPoll(s *pollSlot, what changeKind) error {
 		return nil // it came before the trial had ended
 	}
 	switch s.state {
+	case pollAligning:
+		return f.switchPoll(s)
 	case pollLearned, pollClosing:
 		return f.closeReturn(s)
 	case pollSites:
@@ -214,7 +221,7 @@ func (f *follower) judge(s *pollSlot) error {
 	case err == nil:
 		f.kernel.polls.learn(s, path)
 		s.attach.resource(s, fmt.Sprintf("success path: %s, learned from %d completions", path.candidate.Why, path.completions))
-		return f.switchPoll(s, path)
+		return f.align(s, path)
 	case errors.Is(err, pollpath.ErrMoreTraffic) && polls < trialMost:
 		return f.allowTrials(s, bpf.RdmaPollModePOLL_TRY)
 	}
@@ -229,9 +236,17 @@ func (f *follower) judge(s *pollSlot) error {
 	return f.tryNext(s)
 }
 
+// align leaves entry and return in for a while, now that the path is known.
+func (f *follower) align(s *pollSlot, path pollPath) error {
+	s.path, s.state = path, pollAligning
+	f.stepLater(s, alignTime)
+	return nil
+}
+
 // switchPoll lets the sites report, for every poll that begins from now on.
-func (f *follower) switchPoll(s *pollSlot, path pollPath) error {
-	s.path, s.state, s.delay = path, pollLearned, 0
+func (f *follower) switchPoll(s *pollSlot) error {
+	path := &s.path
+	s.state, s.delay = pollLearned, 0
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "path", path.candidate.Why,
 		"cq", path.learned.CQ, "wc", path.learned.WC, "offset", path.learned.WCOffset, "completions", path.completions)
 	where := func(e *bpf.RdmaPollSlot) {

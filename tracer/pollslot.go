@@ -27,13 +27,14 @@ const (
 type pollState uint8
 
 const (
-	pollIdle    pollState = iota // not looked at yet
-	pollUnused                   // it was not called yet
-	pollTrying                   // a candidate is tried
-	pollLearned                  // found: polls that began before are waited for
-	pollClosing                  // the entry probe is out, polls that began before are waited for
-	pollSites                    // the sites alone report completions
-	pollKept                     // entry and return stay, see why
+	pollIdle     pollState = iota // not looked at yet
+	pollUnused                    // it was not called yet
+	pollTrying                    // a candidate is tried
+	pollAligning                  // the path is found, empty polls are observed a while longer
+	pollLearned                   // the sites report: polls that began before are waited for
+	pollClosing                   // the entry probe is out, polls that began before are waited for
+	pollSites                     // the sites alone report completions
+	pollKept                      // entry and return stay, see why
 )
 
 // pollSlot is one poll function of one process.
