@@ -62,7 +62,7 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 	for _, tg := range targets.list() {
 		t := TargetPlan{PID: tg.pid}
 		for lib, fns := range byLibrary(inUse(tg.snap)) {
-			probes, err := planLibrary(lib, fns, trap)
+			probes, err := planLibrary(lib, fns, trap, cfg.EmptyPolls)
 			if err != nil {
 				return nil, errors.Join(err, targets.close())
 			}
@@ -75,7 +75,7 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 	return p, targets.close()
 }
 
-func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Result) ([]PlannedProbe, error) {
+func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Result, emptyPolls bool) ([]PlannedProbe, error) {
 	file, err := os.Open(lib.Open)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", lib.Path, err)
@@ -85,6 +85,9 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 	for _, fn := range fns {
 		probe := verbProbes[fn.Verb]
 		p := PlannedProbe{Verb: fn.Verb.String(), Library: lib.Path, Found: fn.Source}
+		if !emptyPolls {
+			p.Found += untilLearned(lib, fn)
+		}
 		cost := trap.Stepped
 		s, err := entrySite(file, fn)
 		if err != nil {
@@ -103,6 +106,19 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 		}
 	}
 	return out, nil
+}
+
+// untilLearned says of a poll function's entry and return that they are taken out
+// once the path that consumes completions is known, and which that seems to be.
+func untilLearned(lib *locate.Library, fn locate.Function) string {
+	if fn.Verb != locate.PollCQ || lib.Role&locate.RoleMLX5 == 0 {
+		return ""
+	}
+	paths, err := findPaths(lib, fn)
+	if err != nil {
+		return "; stays: " + err.Error()
+	}
+	return "; taken out once completions are seen at the " + paths[0].Why
 }
 
 func comparePlanned(a, b PlannedProbe) int {

@@ -39,7 +39,7 @@ type options struct {
 	btf, ready string
 	debug      bool
 	dryRun     bool
-	skipEmpty  bool
+	emptyPolls bool
 	limit      float64 // of the overhead, a share; 0: none
 }
 
@@ -65,14 +65,14 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.StringVar(&o.pprof, "pprof", "", "write a pprof profile to `file`")
 	f.StringVar(&o.flamegraph, "flamegraph", "", "write a flame graph (SVG) to `file`")
 	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
-	f.BoolVar(&o.skipEmpty, "skip-empty-polls", false, "experimental: polls that find nothing cost nothing, and times are less sure")
 	f.Var((*share)(&o.limit), "max-overhead", "observe part of the time, so that probes take at most this `percentage` of the time of\nthe threads that post and poll; otherwise all is observed")
+	f.BoolVar(&o.emptyPolls, "empty-polls", false, "observe also polls that find nothing, at two traps each: sharper times")
 	f.StringVar(&o.btf, "btf", "", "read the kernel's type information from `file` instead of /sys/kernel/btf/vmlinux")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
-	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "skip-empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
+	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
 		for _, name := range names {
 			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
 				panic(err) // a name of this table that is no flag
@@ -131,7 +131,7 @@ func (o *options) choose(words []string) error {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		return o.refuse("report", "pid", "duration", "output", "btf", "dry-run", "max-overhead", "skip-empty-polls", "ready-file")
+		return o.refuse("report", "pid", "duration", "output", "btf", "dry-run", "max-overhead", "empty-polls", "ready-file")
 	case o.argv == nil && len(o.pids) == 0:
 		return usagef("unknown command %q; to start a program: rdmatrace -- %s", word, word)
 	default:
@@ -154,7 +154,7 @@ func (o *options) chooseTrace() error {
 		return usageError("--dry-run needs a running process: -p PID")
 	}
 	o.mode = modePlan
-	return o.refuse("--dry-run", "duration", "output", "json", "pprof", "flamegraph", "folded", "max-overhead", "skip-empty-polls", "ready-file")
+	return o.refuse("--dry-run", "duration", "output", "json", "pprof", "flamegraph", "folded", "max-overhead", "ready-file")
 }
 
 // refuse flags that make no sense together with what.

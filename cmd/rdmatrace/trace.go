@@ -43,7 +43,7 @@ func (c *command) trace() (err error) {
 	src, err := tracer.New(ctx, tracer.Config{
 		PIDs: c.pids, Command: c.argv, CommandStdout: c.programStdout(outs), BTFPath: c.btf, Tool: versionString(),
 		Debug: c.debug, Log: c.logger(), Opened: t.opened,
-		EmptyPolls: !c.skipEmpty, MaxOverhead: c.limit,
+		EmptyPolls: c.emptyPolls, MaxOverhead: c.limit,
 	})
 	if err != nil {
 		return stopped(ctx, err)

@@ -190,7 +190,7 @@ func (b *bench) measure(ctx context.Context, w way) (err error) {
 	var tool *observer
 	switch w {
 	case byRdmatrace:
-		tool, err = b.observeWith(ctx, "empty polls\"=\"cost nothing", rdmatrace, "--skip-empty-polls", "-p",
+		tool, err = b.observeWith(ctx, "empty polls\"=\"cost nothing", rdmatrace, "-p",
 			strconv.Itoa(b.pid), "--debug", "-o", filepath.Join(b.dir, "bench.rdt"))
 	case byBpftrace:
 		var script string

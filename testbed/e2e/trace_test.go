@@ -148,16 +148,22 @@ func traceFor(t *testing.T, pid int, completions int, args ...string) *traced {
 	return tr.stop(t)
 }
 
-// sees waits until the capture under way holds so many completions.
+// settling is how long a trace has to be at least for most of it to come after
+// empty polls are observed no more.
+const settling = time.Second
+
+// sees waits until the capture under way holds so many completions, and most are
+// observed as they are in a long trace.
 func (tr *tracing) sees(t *testing.T, completions int) {
 	t.Helper()
+	settled := time.Now().Add(settling)
 	waitEvery(t, 50*time.Millisecond, fmt.Sprintf("%d completions", completions), func() bool {
 		select {
 		case <-tr.exited:
 			t.Fatalf("rdmatrace has ended: %v\n%s", tr.err, tr.stderr.String())
 		default:
 		}
-		return outcome.Completions(tr.capture) >= completions
+		return outcome.Completions(tr.capture) >= completions && time.Now().After(settled)
 	})
 }
 
