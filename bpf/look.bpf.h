@@ -93,12 +93,14 @@ __noinline int look_around(void)
  * ns.  A thread that polls busily has nothing better to do, and it is not done
  * more often than the timer interrupts it.  2 or 3 us see one of short flights
  * soon; where none was seen in the latest 30 ms, about what user space takes for
- * the clock of the device to run evenly, it goes on for 10 to 12 us.
+ * the clock of the device to run evenly, it goes on for 10 to 12 us, 250 times a
+ * second at most: of a timer of 1000 Hz that would be a hundredth of all time.
  */
 #define LOOK_TIMES 64
 #define LOOK_LONGER 256
 #define LOOK_RECENT 10000000
 #define LOOK_EVERY 30000000
+#define LOOK_LONGER_EVERY 3500000
 
 __noinline int look_on(void)
 {
@@ -113,8 +115,10 @@ __noinline int look_on(void)
 	s = looked_after(t->look_latest, pid);
 	if (!s || now - s->last_poll > LOOK_RECENT)
 		return 0;
-	if (now - t->look_came > LOOK_EVERY)
+	if (now - t->look_came > LOOK_EVERY && now - t->look_longer > LOOK_LONGER_EVERY) {
+		t->look_longer = now;
 		times = LOOK_LONGER;
+	}
 	for (i = 0; i < LOOK_LONGER; i++) {
 		if (i >= times)
 			break;

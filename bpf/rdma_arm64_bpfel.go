@@ -395,6 +395,7 @@ type RdmaThread struct {
 	Looks      [8]uint64
 	LookLatest uint64
 	LookCame   uint64
+	LookLonger uint64
 	Posted     uint64
 	Post       struct {
 		_     structs.HostLayout

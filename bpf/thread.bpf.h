@@ -78,6 +78,7 @@ struct thread {
 	__u64 looks[LOOKS];	/* queues to look at, see look.bpf.h; 0: none */
 	__u64 look_latest;	/* the one that it took a completion from last */
 	__u64 look_came;	/* a completion came while it was looked for one */
+	__u64 look_longer;	/* it was looked for longer */
 	__u64 posted;		/* begin of its latest call that posts sends */
 	struct post_state post;
 	struct poll_state poll;

@@ -146,8 +146,6 @@ func (o *options) chooseTrace() error {
 		return usageError("either -p PID or a program to start, not both")
 	case len(o.pids) == 0 && o.argv == nil:
 		return usageError("nothing to do: give -p PID, -- PROGRAM or report FILE")
-	case o.limit > 0 && o.skipEmpty:
-		return usageError("--max-overhead does not go with --skip-empty-polls")
 	case !o.dryRun:
 		return nil
 	case o.argv != nil:

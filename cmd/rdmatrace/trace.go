@@ -43,7 +43,8 @@ func (c *command) trace() (err error) {
 	src, err := tracer.New(ctx, tracer.Config{
 		PIDs: c.pids, Command: c.argv, CommandStdout: c.programStdout(outs), BTFPath: c.btf, Tool: versionString(),
 		Debug: c.debug, Log: c.logger(), Opened: t.opened,
-		EmptyPolls: c.emptyPolls, MaxOverhead: c.limit,
+		// A path is learned for a trace without pauses only.
+		EmptyPolls: c.emptyPolls || c.limit > 0, MaxOverhead: c.limit,
 	})
 	if err != nil {
 		return stopped(ctx, err)
