@@ -100,6 +100,7 @@ bench: ## benchmarks of the pure parts
 bench-overhead: ## what observing costs, beside a bpftrace script, on the software device; as root
 	.ci/packages $(DEMO_PACKAGES) bpftrace
 	$(MAKE) build testbed
+	$(MAKE) -C testbed/programs
 	$(GO) run ./testbed/bench
 
 .PHONY: clean

@@ -22,6 +22,7 @@ import (
 
 const (
 	softmlx5  = "testbed/softmlx5/softmlx5"
+	programs  = "testbed/programs/build/"
 	rdmatrace = "bin/rdmatrace"
 	// clientCPU is the client's. Everything else shares the other: the device
 	// or the server, and what traces.
@@ -41,7 +42,8 @@ type bench struct {
 	hit      float64 // least cost of a probe's hit, ns
 
 	dir     string
-	pid     int // of the client
+	pid     int    // of the client
+	told    string // what a program said of its polls
 	windows []window
 	rows    []truth.Row // of the client's requests, in the order of their doorbells
 }
@@ -52,11 +54,26 @@ type way uint8
 const (
 	untraced way = iota
 	byRdmatrace
+	byAllPolls
 	byBpftrace
+	byEmpties
 	ways
 )
 
-func (w way) String() string { return [...]string{"nothing", "rdmatrace", "bpftrace"}[w] }
+func (w way) String() string {
+	return [...]string{"nothing", "rdmatrace", "rdmatrace --empty-polls", "bpftrace", "empty programs"}[w]
+}
+
+// wanted are the ways in which a workload is observed.
+func (w *workload) wanted() []way {
+	switch {
+	case w.neighbour:
+		return []way{untraced, byRdmatrace}
+	case w.idle:
+		return []way{untraced, byRdmatrace, byBpftrace}
+	}
+	return []way{untraced, byRdmatrace, byAllPolls, byBpftrace, byEmpties}
+}
 
 // window is one measurement. Hits are counted in a window of their own, since
 // to count them takes time too.
@@ -90,15 +107,19 @@ func (b *bench) run(ctx context.Context) (err error) {
 			err = errors.Join(err, stop())
 		}
 	}()
-	server, client, err := b.start(ctx)
+	start := b.start
+	if b.workload.alone {
+		start = b.startAlone
+	}
+	other, client, err := start(ctx)
 	if err != nil {
 		return err
 	}
-	defer end(server)
+	defer end(other)
 	defer end(client)
 	b.pid = client.Process.Pid
 	for range b.rounds {
-		for w := range ways {
+		for _, w := range b.workload.wanted() {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -108,10 +129,43 @@ func (b *bench) run(ctx context.Context) (err error) {
 		}
 	}
 	end(client)
+	if b.workload.alone {
+		of := client
+		if b.workload.neighbour {
+			end(other)
+			of = other
+		}
+		b.told = of.Stdout.(*bytes.Buffer).String()
+	}
 	if err := stop(); err != nil {
 		return err
 	}
 	return b.readRows()
+}
+
+// startAlone runs a program that is its own peer; the other is its neighbour.
+func (b *bench) startAlone(ctx context.Context) (other, client *exec.Cmd, err error) {
+	argv := append([]string{programs + b.argv[0]}, b.argv[1:]...)
+	client = b.command(ctx, clientCPU, argv...)
+	other = exec.Command("true")
+	if b.workload.neighbour {
+		other = b.command(ctx, clientCPU, argv...)
+	}
+	for _, cmd := range []*exec.Cmd{other, client} {
+		if err := cmd.Start(); err != nil {
+			end(other)
+			return nil, nil, err
+		}
+	}
+	b.pid = client.Process.Pid
+	for !b.works() {
+		if ended(client) {
+			end(other)
+			return nil, nil, fmt.Errorf("the program ended: %s", client.Stdout)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return other, client, nil
 }
 
 // start runs server and client; both run for longer than is measured.
@@ -187,29 +241,13 @@ func ended(cmd *exec.Cmd) bool {
 
 // measure observes the client in one way and keeps its windows.
 func (b *bench) measure(ctx context.Context, w way) (err error) {
-	var tool *observer
-	switch w {
-	case byRdmatrace:
-		tool, err = b.observeWith(ctx, "empty polls\"=\"cost nothing", rdmatrace, "-p",
-			strconv.Itoa(b.pid), "--debug", "-o", filepath.Join(b.dir, "bench.rdt"))
-	case byBpftrace:
-		var script string
-		if script, err = b.script(); err != nil {
-			return err
-		}
-		// Unsafe: the library has no symbols to check the offsets against.
-		tool, err = b.observeWith(ctx, "attached\n", "bpftrace", "--unsafe", "-p", strconv.Itoa(b.pid), "-e", script)
-	}
+	stop, err := b.observe(ctx, w)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if tool != nil {
-			err = errors.Join(err, tool.stop())
-		}
-	}()
+	defer func() { err = errors.Join(err, stop()) }()
 	b.sleep(w, b.window)
-	if w == untraced {
+	if w == untraced || b.workload.idle {
 		return nil
 	}
 	before, err := startHits()
@@ -222,6 +260,48 @@ func (b *bench) measure(ctx context.Context, w way) (err error) {
 	last.count = true
 	last.hits, err = before.since()
 	return err
+}
+
+// observe begins to observe the client, and gives how to stop.
+func (b *bench) observe(ctx context.Context, w way) (stop func() error, err error) {
+	var tool *observer
+	pid := strconv.Itoa(b.pid)
+	tracing := []string{rdmatrace, "-p", pid, "--debug", "-o", filepath.Join(b.dir, "bench.rdt")}
+	switch w {
+	case untraced:
+		return func() error { return nil }, nil
+	case byRdmatrace:
+		tool, err = b.observeWith(ctx, says("empty polls\"=\"cost nothing"), tracing...)
+	case byAllPolls:
+		ready := filepath.Join(b.dir, "ready")
+		_ = os.Remove(ready)
+		tool, err = b.observeWith(ctx, func(string) bool {
+			_, err := os.Stat(ready)
+			return err == nil
+		}, append(tracing, "--empty-polls", "--ready-file", ready)...)
+	case byBpftrace:
+		var script string
+		if script, err = b.script(); err != nil {
+			return nil, err
+		}
+		// Unsafe: the library has no symbols to check the offsets against.
+		tool, err = b.observeWith(ctx, says("attached\n"), "bpftrace", "--unsafe", "-p", pid, "-e", script)
+	case byEmpties:
+		e, err := placeEmpties(ctx, b.pid)
+		if err != nil {
+			return nil, err
+		}
+		return e.close, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tool.stop, nil
+}
+
+// says is when a tool has printed a text.
+func says(text string) func(string) bool {
+	return func(out string) bool { return strings.Contains(out, text) }
 }
 
 func (b *bench) sleep(w way, d time.Duration) {

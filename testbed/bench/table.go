@@ -42,7 +42,11 @@ func (b *bench) figures(w window, rows []truth.Row) (f figures, ok bool) {
 		f.counted = true
 		f.hits = float64(w.hits.all) / float64(len(rows))
 		empty := float64(w.hits.polls)
-		if w.way == byBpftrace {
+		switch w.way {
+		case byAllPolls:
+			// Of those that returned something, had each returned one only.
+			empty -= 2 * float64(signaled)
+		case byBpftrace:
 			// What is left of all hits when posts and polls that returned
 			// something are taken away, had each returned one only.
 			empty = float64(w.hits.all) - 2*float64(len(rows)) - 2*float64(signaled)
@@ -74,7 +78,7 @@ func (b *bench) print(name, api string) {
 			times[w.way] = append(times[w.way], f)
 		}
 	}
-	for w := range ways {
+	for _, w := range b.workload.wanted() {
 		added := " | |"
 		if w != untraced {
 			var all []float64
@@ -89,7 +93,11 @@ func (b *bench) print(name, api string) {
 		hits := " | | |"
 		if len(counts[w]) > 0 {
 			all := middle(counts[w], func(f figures) float64 { return f.hits })
-			hits = fmt.Sprintf("%.2f | %.2f | %.0f |", all, middle(counts[w], func(f figures) float64 { return f.empty }), all*b.hit)
+			empty := "" // not told apart by programs that do nothing
+			if w != byEmpties {
+				empty = fmt.Sprintf("%.2f", middle(counts[w], func(f figures) float64 { return f.empty }))
+			}
+			hits = fmt.Sprintf("%.2f | %s | %.0f |", all, empty, all*b.hit)
 		}
 		fmt.Printf("| %s | %s | %v | %.0f | %.0f | %.0f | %s %s\n", name, api, w,
 			least(times[w]), middle(times[w], func(f figures) float64 { return f.p99 }),

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -73,23 +74,16 @@ type observer struct {
 	out *output
 }
 
-// output is what it prints; ready is closed when that holds a text.
+// output is what it prints.
 type output struct {
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	text  string
-	ready chan struct{}
-	once  sync.Once
+	mu  sync.Mutex
+	buf bytes.Buffer
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.buf.Write(p)
-	if strings.Contains(o.buf.String(), o.text) {
-		o.once.Do(func() { close(o.ready) })
-	}
-	return len(p), nil
+	return o.buf.Write(p)
 }
 
 func (o *output) String() string {
@@ -98,24 +92,26 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// observeWith starts a tool and waits until it says that it is at work.
-func (b *bench) observeWith(ctx context.Context, text string, argv ...string) (*observer, error) {
+// observeWith starts a tool and waits until it is ready, to judge by what it printed.
+func (b *bench) observeWith(ctx context.Context, ready func(out string) bool, argv ...string) (*observer, error) {
 	argv = append([]string{"taskset", "-c", otherCPU}, argv...)
-	t := &observer{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &output{text: text, ready: make(chan struct{})}}
+	t := &observer{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &output{}}
 	t.cmd.Stdout, t.cmd.Stderr = io.Writer(t.out), t.out
 	if err := t.cmd.Start(); err != nil {
 		return nil, err
 	}
 	gone := make(chan struct{})
 	go func() { _ = t.cmd.Wait(); close(gone) }()
-	select {
-	case <-t.out.ready:
-		return t, nil
-	case <-gone:
-		return nil, fmt.Errorf("it ended: %s", t.out)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	for !ready(t.out.String()) {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-gone:
+			return nil, fmt.Errorf("it ended: %s", t.out)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
+	return t, nil
 }
 
 func (t *observer) pid() int { return t.cmd.Process.Pid }

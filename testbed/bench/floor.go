@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/rdmatrace/rdmatrace/tracer"
+)
+
+// empties are probes with an empty program at all places at which rdmatrace has
+// one: no tracer that sees as much can cost less.
+type empties struct {
+	prog  *ebpf.Program
+	links []link.Link
+}
+
+// placeEmpties puts them into a process.
+func placeEmpties(ctx context.Context, pid int) (e *empties, err error) {
+	plan, err := tracer.MakePlan(ctx, tracer.Config{PIDs: []int{pid}, EmptyPolls: true})
+	if err != nil {
+		return nil, err
+	}
+	e = &empties{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	e.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "empty", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return e, err
+	}
+	type kind struct {
+		library string
+		ret     bool
+	}
+	places := map[kind][]uint64{}
+	for _, t := range plan.Targets {
+		for _, p := range t.Probes {
+			k := kind{p.Library, p.Return}
+			places[k] = append(places[k], p.Offset)
+		}
+	}
+	for k, addresses := range places {
+		ex, err := link.OpenExecutable("/proc/" + strconv.Itoa(pid) + "/root" + k.library)
+		if err != nil {
+			return e, err
+		}
+		opts := &link.UprobeMultiOptions{Addresses: addresses, PID: uint32(pid)}
+		attach := ex.UprobeMulti
+		if k.ret {
+			attach = ex.UretprobeMulti
+		}
+		l, err := attach(nil, e.prog, opts)
+		if err != nil {
+			return e, err
+		}
+		e.links = append(e.links, l)
+	}
+	return e, nil
+}
+
+func (e *empties) close() error {
+	var errs []error
+	for _, l := range e.links {
+		errs = append(errs, l.Close())
+	}
+	if e.prog != nil {
+		errs = append(errs, e.prog.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,86 @@
+/*
+ * oracle-turn: a thread that polls completion queues in turn, for testbed/bench.
+ *
+ *   cqs=N       so many, each with a queue pair
+ *   burst=N     work requests, one after the other, each on the next queue ...
+ *   every=NS    ... each so often; 0: without a pause
+ *
+ * Each 10 ms it writes a line: CLOCK_MONOTONIC, the time that it ran, both ns,
+ * and the polls so far.
+ */
+#include <time.h>
+#include "job.h"
+
+#define CQS_MAX 64
+
+static struct link links[CQS_MAX];
+static uint32_t cqs;
+static uint64_t polls, told;
+
+static void tell(void)
+{
+	struct timespec cpu;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+	told = now();
+	printf("%llu %llu %llu\n", (unsigned long long)told,
+	       cpu.tv_sec * 1000000000ull + cpu.tv_nsec, (unsigned long long)polls);
+	CHECK(!fflush(stdout));
+}
+
+/* Poll all queues once; returns the completions. */
+static uint32_t turn(void)
+{
+	struct ibv_wc wc;
+	uint32_t got = 0;
+
+	for (uint32_t i = 0; i < cqs; i++) {
+		int n = ibv_poll_cq(links[i].cq, 1, &wc);
+
+		CHECK(n >= 0 && (!n || wc.status == IBV_WC_SUCCESS));
+		got += n;
+	}
+	polls += cqs;
+	return got;
+}
+
+static void request(struct link *l, uint64_t id)
+{
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
+
+	link_request(l, &wr, &sge, IBV_WR_RDMA_WRITE, l->size, id);
+	wr.send_flags = IBV_SEND_SIGNALED;
+	CHECK(!ibv_post_send(l->qp, &wr, &bad));
+	while (!turn())
+		;
+}
+
+int main(int argc, char **argv)
+{
+	struct rdma r;
+	uint64_t burst, every, next, id = 0;
+
+	options(argc, argv);
+	cqs = number("cqs", 1);
+	burst = number("burst", 1);
+	every = number("every", 0);
+	options_done();
+	CHECK(cqs && cqs <= CQS_MAX);
+	rdma_open(&r);
+	for (uint32_t i = 0; i < cqs; i++)
+		link_open(&r, &links[i], NULL, NULL, 16, 64);
+	running();
+	for (next = now();; next += every) {
+		for (uint64_t i = 0; i < burst; i++, id++)
+			request(&links[id % cqs], id);
+		if (!every)
+			next = now();
+		do {
+			for (int i = 0; every && i < 100; i++)
+				turn();
+			if (now() > told + 10000000)
+				tell();
+		} while (every && now() < next + every);
+	}
+}
