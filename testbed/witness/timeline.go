@@ -112,12 +112,13 @@ func (r *Recording) OnTop(tid int, begin, end uint64) (ns uint64, n int) {
 }
 
 // Handled is for how long, in [begin, end), the handlers ran that woke the
-// thread in it: from their entry to the wakeup, ns.
-func (r *Recording) Handled(tid int, begin, end uint64) (ns uint64) {
+// thread in it: from their entry to the wakeup, ns. n is how many there were.
+func (r *Recording) Handled(tid int, begin, end uint64) (ns uint64, n int) {
 	for _, up := range r.thread(tid).wakes {
 		if up.handler != 0 && up.time > begin && up.time <= end {
 			ns += up.time - max(up.handler, begin)
+			n++
 		}
 	}
-	return ns
+	return ns, n
 }

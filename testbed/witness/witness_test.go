@@ -51,6 +51,10 @@ func TestThread(t *testing.T) {
 		}
 		return ns
 	}
+	handled := func(begin, end uint64) uint64 {
+		ns, _ := r.Handled(40, begin, end)
+		return ns
+	}
 	onTop := func(begin uint64) uint64 {
 		ns, _ := r.OnTop(40, begin, end)
 		return ns
@@ -63,9 +67,9 @@ func TestThread(t *testing.T) {
 		{"waits in a part", waited(us*(s+500), us*(s+850)), 100 + 50},
 		{"on top, nested counts once", onTop(0), 50},
 		{"on top in a part", onTop(us * (s + 740)), 10},
-		{"handler: the innermost that was open, from the line's on that raised it", r.Handled(40, 0, end), 200},
-		{"handler after done", r.Handled(40, us*(s+380), end), 20},
-		{"handler of another time", r.Handled(40, us*(s+500), end), 0},
+		{"handler: the innermost that was open, from the line's on that raised it", handled(0, end), 200},
+		{"handler after done", handled(us*(s+380), end), 20},
+		{"handler of another time", handled(us*(s+500), end), 0},
 	} {
 		if c.got != us*c.want {
 			t.Errorf("%s: %d ns, want %d", c.what, c.got, us*c.want)

@@ -115,6 +115,10 @@ func readDevice(t *tree, name string) *device {
 	d := &device{tree: t, dir: path.Join(infiniband, name)}
 	d.Name = clean(name)
 	d.real = t.follow(path.Join(t.follow(d.dir), "device"))
+	if card := t.text(d.dir, "parent"); !t.has(d.dir, "device") && card != "" && !strings.Contains(card, "/") {
+		// soft-RoCE is below no device, and names its network card (since 5.12).
+		d.real = t.follow(path.Join(t.follow(path.Join("class/net", card)), "device"))
+	}
 	d.Firmware = t.text(d.dir, "fw_ver")
 	if t.has(d.dir, "device/driver") {
 		d.Driver = clean(path.Base(t.follow(path.Join(d.real, "driver"))))

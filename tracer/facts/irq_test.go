@@ -91,6 +91,20 @@ func TestIRQsOtherwise(t *testing.T) {
 	if diff := cmp.Diff(want, rxe.irqs(plant(t, map[string]string{"interrupts": interruptsX86}), nil)); diff != "" {
 		t.Errorf("virtio (-want +got):\n%s", diff)
 	}
+	virtual := SnapshotDevices([]string{plant(t, map[string]string{
+		"class/infiniband/rxe0":                                   "-> ../../devices/virtual/infiniband/rxe0",
+		"devices/virtual/infiniband/rxe0/parent":                  "eth0\n",
+		"class/net/eth0":                                          "-> ../../devices/pci0000:00/0000:00:03.0/virtio1/net/eth0",
+		"devices/pci0000:00/0000:00:03.0/virtio1/net/eth0/device": "-> ../../../virtio1",
+		"devices/pci0000:00/0000:00:03.0/msi_irqs/24":             "msix\n",
+	})}, nil)
+	defer virtual.Close()
+	if diff := cmp.Diff(want, virtual.irqs(plant(t, map[string]string{"interrupts": interruptsX86}), nil)); diff != "" {
+		t.Errorf("soft-RoCE without a device (-want +got):\n%s", diff)
+	}
+	if got := virtual.Finish()[0]; got.PCI != "0000:00:03.0" || !got.Software {
+		t.Errorf("%+v", got)
+	}
 	if got := rxe.Finish()[0]; got.PCI != "0000:00:03.0" || !got.Software {
 		t.Errorf("%+v", got)
 	}

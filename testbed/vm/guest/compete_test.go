@@ -18,7 +18,8 @@ import (
 
 // competitor runs a task of higher priority for a third of the time on the
 // client's CPU: run queues hold the client for as long as that task says it had
-// the CPU meanwhile, and name it. It does not count what it takes to come and go.
+// the CPU meanwhile, and name it. It does not count what it takes to come and go:
+// up to turnNS of 10 ms, on an emulated CPU.
 func competitor(t *testing.T, argv string) {
 	rival := command(binary(t, "vm-duty"), "10000", "30000")
 	j := judged(t, argv, func() {
@@ -32,12 +33,14 @@ func competitor(t *testing.T, argv string) {
 	_ = rival.Process.Signal(unix.SIGTERM)
 	rival.wait(t)
 	busy := turns(t, rival.output.String())
+	met := 0.0 // turns that held the client up
 	expected := j.truth.between(func(r *witness.Recording) (ns uint64) {
 		for _, s := range j.parts {
 			for _, w := range r.Waits(s.tid, s.begin, s.end) {
 				for _, b := range busy {
 					if begin, end := max(b[0], w.Begin), min(b[1], w.End); begin < end {
 						ns += end - begin
+						met += 1 / float64(len(j.truth))
 					}
 				}
 			}
@@ -46,10 +49,10 @@ func competitor(t *testing.T, argv string) {
 	})
 	name := fmt.Sprintf("vm-duty (pid %d)", rival.Process.Pid)
 	queued, preempted := j.by("scheduling.runqueue", name), j.by("scheduling.preempted", name)
-	off := 100 * (float64(queued+preempted)/expected - 1)
-	t.Logf("%d turns; runqueue %d ns and preempted %d ns by %s, %.0f ns by its own account: %+.1f %%",
-		len(busy), queued, preempted, name, expected, off)
-	if queued == 0 || !(math.Abs(off) <= 8) {
+	off := float64(queued+preempted) - expected
+	t.Logf("%d turns, %.0f met; runqueue %d ns and preempted %d ns by %s, %.0f ns by its own account: %+.1f %%",
+		len(busy), met, queued, preempted, name, expected, 100*off/expected)
+	if queued == 0 || math.Abs(off) > 0.02*expected+turnNS*met {
 		t.Errorf("charged to %s are %d ns and %d ns; it says %.0f ns", name, queued, preempted, expected)
 	}
 	feature("competing task of a third of a CPU", "charged as much as it took, by name")
@@ -57,6 +60,9 @@ func competitor(t *testing.T, argv string) {
 
 // ready is what the competitor says first.
 const ready = "ready\n"
+
+// turnNS is how long a turn may take beside what the competitor says.
+const turnNS = 1_000_000
 
 // turns are when it computed.
 func turns(t *testing.T, said string) (out [][2]uint64) {

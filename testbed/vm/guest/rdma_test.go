@@ -106,8 +106,33 @@ func TestStarted(t *testing.T) {
 	if b := got.Kinds["send"]; b.Posted != c.sends || b.Completed != c.sends {
 		t.Errorf("sends: %+v", b)
 	}
+	vector(t, got)
 	feature("-- rc_pingpong, events", "%d of %d sends, %d of %d receives", got.Kinds["send"].Completed, c.sends,
 		got.Kinds["receive"].Completed, c.receives)
+}
+
+// vector: the program makes its CQ for completion vector 0, and the lines of its
+// device and where they are handled are known.
+func vector(t *testing.T, got *traced) {
+	t.Helper()
+	made := 0
+	for i := range got.events {
+		if o := got.events[i].Object; o != nil && o.CQ != nil && o.Event == event.ObjectCreated {
+			made++
+			if o.CQ.CompVector != 0 {
+				t.Errorf("a CQ was made for vector %d", o.CQ.CompVector)
+			}
+		}
+	}
+	placed := 0
+	for _, line := range got.ctx.IRQs {
+		if strings.HasPrefix(line.Device, "rxe") && line.CPUs != "" {
+			placed++
+		}
+	}
+	if made == 0 || placed == 0 {
+		t.Errorf("%d CQs were made; %d lines have a device and CPUs: %+v", made, placed, got.ctx.IRQs)
+	}
 }
 
 // TestAlive attaches in the middle of the traffic. The queue pair's place is

@@ -159,10 +159,11 @@ func (j *judgement) handlers() charged {
 		for _, s := range j.parts {
 			top, n := r.OnTop(s.tid, s.begin, s.end)
 			ns += top
-			c.own += recorderNS * float64(n) / float64(len(j.truth))
 			if !s.posting {
-				ns += r.Handled(s.tid, s.begin, s.end)
+				led, wakes := r.Handled(s.tid, s.begin, s.end)
+				ns, n = ns+led, n+wakes
 			}
+			c.own += recorderNS * float64(n) / float64(len(j.truth))
 		}
 		return ns
 	})
