@@ -19,9 +19,9 @@ func TestMaxOverhead(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			d := startDevice(t, "LAT_NS=20000")
 			p := d.pair(t, tool, "-s", "64", "-n", "4000000")
-			tr := attach(t, p.client, "--max-overhead", "3%")
+			tr := attach(t, p.client, "--max-overhead", "10%")
 			ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
-			waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 5 })
+			waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
 			got := tr.stop(t)
 			p.running(t)
 			p.stop()
@@ -32,10 +32,10 @@ func TestMaxOverhead(t *testing.T) {
 			}
 			rows := d.truth(t)
 			checkPaced(t, got, rows)
-			if got.Sampled == nil || got.Sampled.Stretches < 5 {
+			if got.Sampled == nil || got.Sampled.Stretches < 4 {
 				t.Fatalf("sampled: %+v", got.Sampled)
 			}
-			if c := got.Cost; c.OfThreads <= 0 || c.OfThreads > 3*0.03 || c.Limit != 0.03 {
+			if c := got.Cost; c.OfThreads <= 0 || c.OfThreads > 3*0.1 || c.Limit != 0.1 {
 				t.Errorf("cost: %+v", c)
 			}
 			// Probes slow what they observe, so the truth may be faster.
