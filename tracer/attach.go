@@ -296,10 +296,11 @@ func byTurn(x, y *batch) int { return cmp.Compare(x.turn(), y.turn()) }
 // turn is when a batch is attached, among others. In a process that runs, what
 // comes first is hit while the rest is still missing. So returns come first: one
 // without its entry is ignored. The start of a bracket of builders comes last:
-// without it they are ignored, and once it is seen all of them are.
+// without it they are ignored, and once it is seen all of them are. A poll whose
+// entry was seen has to hit the site that is tried.
 func (b *batch) turn() int {
 	switch {
-	case b.ret:
+	case b.ret, b.program == bpf.RdmaProgPollSite:
 		return 0
 	case b.program == bpf.RdmaProgBuildStart:
 		return 2

@@ -152,7 +152,7 @@ func (f *follower) keepPace() error {
 	case p.limit == 0:
 		f.paceLater(paceMeter)
 		return nil
-	case !p.paused && p.due(now):
+	case !p.paused && p.due(now) && !f.switching():
 		p.plan(now)
 		err = f.pause()
 	case p.paused && p.affords():
@@ -160,6 +160,16 @@ func (f *follower) keepPace() error {
 	}
 	f.paceLater(paceStep)
 	return err
+}
+
+// switching says that the observation of a poll function changes over, which
+// takes a moment and is not to be interrupted. A trial, which may last, is.
+func (f *follower) switching() bool {
+	return slices.ContainsFunc(f.targets.list(), func(tg *target) bool {
+		return tg.attach != nil && !tg.hasEnded() && slices.ContainsFunc(tg.attach.polls, func(s *pollSlot) bool {
+			return s.state > pollTrying && s.state < pollSites
+		})
+	})
 }
 
 func (f *follower) paceLater(delay time.Duration) {
@@ -192,9 +202,14 @@ func (f *follower) pause() error {
 	f.tell(event.PauseBegin)
 	var errs []error
 	for _, tg := range f.targets.list() {
-		if tg.attach != nil && !tg.hasEnded() {
-			errs = append(errs, tg.attach.pause())
+		if tg.attach == nil || tg.hasEnded() {
+			continue
 		}
+		// Of a poll under way some probes will be missed: it is no evidence.
+		for _, s := range tg.attach.trials() {
+			s.suspend()
+		}
+		errs = append(errs, tg.attach.pause())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("take out the probes of posts and polls for a while: %w", err)
@@ -210,8 +225,12 @@ func (f *follower) goOn() error {
 		return err // it stays paused: a return might be taken for another call's
 	}
 	for _, tg := range f.targets.list() {
-		if tg.attach != nil && !tg.hasEnded() {
-			errs = append(errs, tg.attach.goOn())
+		if tg.attach == nil || tg.hasEnded() {
+			continue
+		}
+		errs = append(errs, tg.attach.goOn())
+		for _, s := range tg.attach.trials() {
+			errs = append(errs, f.beginTrial(s))
 		}
 	}
 	p.paused = false
@@ -234,7 +253,8 @@ func (f *follower) tell(what uint32) {
 // dataPrograms are those that posts and polls run into.
 var dataPrograms = []string{
 	bpf.RdmaProgPostSendEnter, bpf.RdmaProgPostRecvEnter, bpf.RdmaProgPostExit,
-	bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit, bpf.RdmaProgPollExEnter, bpf.RdmaProgPollExExit, bpf.RdmaProgReqNotifyEnter,
+	bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit, bpf.RdmaProgPollExEnter, bpf.RdmaProgPollExExit, bpf.RdmaProgPollSite,
+	bpf.RdmaProgReqNotifyEnter,
 	bpf.RdmaProgBuildStart, bpf.RdmaProgBuildWr, bpf.RdmaProgBuildData, bpf.RdmaProgBuildUdAddr,
 	bpf.RdmaProgBuildCompleteEnter, bpf.RdmaProgBuildCompleteExit, bpf.RdmaProgBuildAbort,
 }
@@ -246,6 +266,21 @@ func (a *attacher) keep(batches []*batch) {
 			a.data = append(a.data, b)
 		}
 	}
+}
+
+// trials are the poll functions of which a candidate is tried.
+func (a *attacher) trials() (all []*pollSlot) {
+	for _, s := range a.polls {
+		if s.state == pollTrying {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// discard forgets the batches of a program that was taken out for good.
+func (a *attacher) discard(s *pollSlot, program string) {
+	a.data = slices.DeleteFunc(a.data, func(b *batch) bool { return b.slot == s && b.program == program })
 }
 
 // pause takes out the probes of posts and polls.
@@ -276,6 +311,9 @@ func (a *attacher) goOn() error {
 			file.Close()
 		}
 		a.links.add(b.links...)
+		if b.slot != nil {
+			b.slot.links[b.program] = b.links
+		}
 		if err != nil && gone(a.pid) {
 			return nil
 		}

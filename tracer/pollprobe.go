@@ -93,14 +93,26 @@ func (f *follower) tryNext(s *pollSlot) error {
 	if err := f.attachSites(s, "tried"); err != nil {
 		return f.keepPoll(s, err)
 	}
-	s.mu.Lock()
-	s.trial.begin()
-	s.mu.Unlock()
 	s.state = pollTrying
 	c := s.candidate()
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "try", c.Why)
 	// The sites are in: only polls that begin from here on are part of the trial.
+	return f.beginTrial(s)
+}
+
+// beginTrial collects evidence from here on.
+func (f *follower) beginTrial(s *pollSlot) error {
+	s.mu.Lock()
+	s.trial.begin()
+	s.mu.Unlock()
 	return f.allowTrials(s, bpf.RdmaPollModePOLL_TRY)
+}
+
+// suspend takes no more evidence of the trial.
+func (s *pollSlot) suspend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trial.active = false
 }
 
 func (s *pollSlot) candidate() pollpath.Candidate { return s.candidates[s.tried] }
@@ -140,6 +152,7 @@ func (f *follower) attachSites(s *pollSlot, how string) error {
 func (f *follower) takeOut(s *pollSlot, program string) error {
 	links := s.links[program]
 	delete(s.links, program)
+	s.attach.discard(s, program)
 	if err := f.links.drop(links...); err != nil {
 		return fmt.Errorf("take %s out of process %d: %w", program, s.attach.pid, err)
 	}

@@ -54,7 +54,7 @@ type Config struct {
 	EmptyPolls bool
 	// MaxOverhead is the share of the time of the threads that post and poll that
 	// their probes may take, 0: any. It is kept by pauses in which these probes are
-	// out, which events of KindPause tell of. It needs EmptyPolls.
+	// out, which events of KindPause tell of.
 	MaxOverhead float64
 	// Debug adds the verifier's log to errors.
 	Debug bool
@@ -76,11 +76,8 @@ func (cfg *Config) setDefaults() error {
 	if len(cfg.PIDs) == 0 && len(cfg.Command) == 0 {
 		return errors.New("nothing to trace: neither a process nor a command is given")
 	}
-	switch {
-	case cfg.MaxOverhead < 0 || math.IsNaN(cfg.MaxOverhead):
+	if cfg.MaxOverhead < 0 || math.IsNaN(cfg.MaxOverhead) {
 		return fmt.Errorf("the overhead cannot be limited to %v", cfg.MaxOverhead)
-	case cfg.MaxOverhead > 0 && !cfg.EmptyPolls:
-		return errors.New("limiting the overhead does not go with skipping empty polls")
 	}
 	if cfg.RingBytes == 0 {
 		cfg.RingBytes = 64 << 20

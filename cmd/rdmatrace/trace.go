@@ -44,7 +44,7 @@ func (c *command) trace() (err error) {
 		PIDs: c.pids, Command: c.argv, CommandStdout: c.programStdout(outs), BTFPath: c.btf, Tool: versionString(),
 		Debug: c.debug, Log: c.logger(), Opened: t.opened,
 		// A path is learned for a trace without pauses only.
-		EmptyPolls: c.emptyPolls || c.limit > 0, MaxOverhead: c.limit,
+		EmptyPolls: c.emptyPolls, MaxOverhead: c.limit,
 	})
 	if err != nil {
 		return stopped(ctx, err)
