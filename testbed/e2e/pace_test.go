@@ -20,7 +20,7 @@ func TestMaxOverhead(t *testing.T) {
 			d := startDevice(t, "LAT_NS=20000")
 			limit := "10%"
 			if args == nil {
-				limit = "2%" // so little do its probes cost
+				limit = "4%" // so little do its probes cost
 			}
 			p := d.pair(t, tool, "-s", "64", "-n", "4000000")
 			tr := attach(t, p.client, append(args, "--max-overhead", limit)...)
