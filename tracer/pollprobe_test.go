@@ -116,6 +116,14 @@ func (r *recording) sawAllVerbs(t *testing.T) {
 			t.Errorf("%s: %d", name, n)
 		}
 	}
+	if t.Failed() {
+		t.Log(r.context.Counters)
+		for i := range r.events {
+			if e := &r.events[i]; e.Kind == event.KindLoss {
+				t.Logf("CPU %d: %+v of %d events", e.CPU, e.Loss, len(r.events))
+			}
+		}
+	}
 }
 
 // switched makes sure that returns reported first, then sites, and what is
