@@ -118,15 +118,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 	defer end(other)
 	defer end(client)
 	b.pid = client.Process.Pid
-	for range b.rounds {
-		for _, w := range b.workload.wanted() {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err := b.measure(ctx, w); err != nil {
-				return fmt.Errorf("traced by %v: %w", w, err)
-			}
-		}
+	if err := b.measureAll(ctx); err != nil {
+		return err
 	}
 	end(client)
 	if b.workload.alone {
@@ -141,6 +134,22 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	return b.readRows()
+}
+
+// measureAll ends early when it is asked to, with what it has so far.
+func (b *bench) measureAll(ctx context.Context) error {
+	for range b.rounds {
+		for _, w := range b.workload.wanted() {
+			err := b.measure(ctx, w)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("traced by %v: %w", w, err)
+			}
+		}
+	}
+	return nil
 }
 
 // startAlone runs a program that is its own peer; the other is its neighbour.

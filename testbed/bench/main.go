@@ -33,6 +33,18 @@ type workload struct {
 	neighbour bool
 }
 
+// name is what -only looks at.
+func (w *workload) name(argv []string) string {
+	name := strings.Join(argv, " ")
+	switch {
+	case w.neighbour:
+		name += " neighbour"
+	case w.idle:
+		name += " idle"
+	}
+	return name
+}
+
 var workloads = []workload{
 	{argv: []string{"ib_read_lat"}},
 	{argv: []string{"ib_write_lat"}, shared: true},
@@ -77,7 +89,7 @@ func run(ctx context.Context, rounds int, window time.Duration, only string) err
 			if api == "post_send" && !w.alone {
 				argv = append(argv, "--use_old_post_send")
 			}
-			if name := strings.Join(argv, " "); !strings.Contains(name, only) || w.alone && api == "builders" {
+			if name := w.name(argv); ctx.Err() != nil || !strings.Contains(name, only) || w.alone && api == "builders" {
 				continue
 			}
 			b := bench{workload: w, argv: argv, builders: api == "builders", rounds: rounds, window: window, hit: trap.Emulated.Pair / 2}
