@@ -74,11 +74,6 @@ func where(wrs []measuredWR, holds func(w *measuredWR) bool) (out []measuredWR) 
 	return out
 }
 
-// share of the work requests of which something holds.
-func share(wrs []measuredWR, holds func(w *measuredWR) bool) float64 {
-	return float64(len(where(wrs, holds))) / float64(len(wrs))
-}
-
 // story is a work request in words, for failures.
 func (w *measuredWR) story() string {
 	var b strings.Builder
