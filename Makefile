@@ -7,7 +7,7 @@ export GOFLAGS := -buildvcs=false $(GOFLAGS)
 # Debian packages: what the software device and its programs need, what kernels in a VM need beside, and what the tests need.
 DEMO_PACKAGES := gcc libc6-dev make libibverbs-dev ibverbs-providers ibverbs-utils perftest util-linux procps
 VM_PACKAGES   := qemu-system-x86 busybox-static cpio kmod xz-utils rdma-core iproute2
-TEST_PACKAGES := $(DEMO_PACKAGES) git clang llvm lld python3 g++ binutils xz-utils
+TEST_PACKAGES := $(DEMO_PACKAGES) $(VM_PACKAGES) git clang llvm lld python3 g++ binutils
 
 .PHONY: build
 build: ## build bin/rdmatrace; needs Go only

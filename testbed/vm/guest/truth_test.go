@@ -18,7 +18,7 @@ import (
 // a competitor and a flood of interrupts on the client's CPU and without.
 func TestIndependentTruth(t *testing.T) {
 	inGuest(t)
-	const events, polling = "ibv_rc_pingpong -e -g 0 -n 50", "ib_send_lat -x 0 -F -n 50"
+	const events, polling = "ibv_rc_pingpong -e -g 0 -n 50", "ib_send_lat -x 0 -F -n 30"
 	t.Run("events", func(t *testing.T) { judged(t, events, nil) })
 	t.Run("events, competitor", func(t *testing.T) { competitor(t, events) })
 	var quiet *judgement
