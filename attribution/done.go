@@ -19,6 +19,9 @@ import "github.com/rdmatrace/rdmatrace/event"
 // middle.
 func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	low := m.postBegin
+	if m.unmatched {
+		low = 0 // it may have been done before we looked
+	}
 	m.doneSource = DoneBounded
 	if c.LastEmpty > low && e.provesEmpty(c) {
 		low = c.LastEmpty

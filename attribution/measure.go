@@ -95,7 +95,7 @@ func (e *Engine) eachDeferred(tid, call uint32, do func(d *deferredWR)) {
 func (e *Engine) measure(qp *queuePair, q *workQueue, p *pending, c *verbRecord, cq *completionQueue, with retired) {
 	m := &e.m
 	*m = measured{
-		qp: qp, index: p.index, receive: c.Opcode&wcReceive != 0,
+		qp: qp, index: p.index, unmatched: p.index < 0, receive: c.Opcode&wcReceive != 0,
 		opcode: p.opcode, bytes: p.chainBytes, chained: p.chained,
 		retired: with.wrs, retBytes: with.bytes,
 		wrID: c.WRID, status: c.Status,
@@ -108,7 +108,7 @@ func (e *Engine) measure(qp *queuePair, q *workQueue, p *pending, c *verbRecord,
 	}
 	e.locate(m, c, cq)
 	cq.fire(m.doneHigh)
-	if m.unmatched = p.index < 0; m.unmatched && m.doneLow <= p.postBegin {
+	if m.unmatched && m.doneLow <= p.postBegin {
 		return // it was there before we looked, for nobody knows how long
 	}
 	e.cut(m, p, c, cq)
