@@ -1,0 +1,94 @@
+package matrix
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
+)
+
+// parts of the suite are run, so that both kernels take less than six minutes on
+// two CPUs. make vm-test runs all of it.
+var parts = []string{"TestPrograms", "TestProbes", "TestCounted"}
+
+// bootLimit, in seconds, is more than twice what a boot with these tests takes.
+const bootLimit = 150
+
+// TestKernels boots each kernel of CI, runs a part of the suite there, and has
+// each of the guest's tests as a subtest.
+func TestKernels(t *testing.T) {
+	testenv.Root(t)
+	if os.Getenv("RDMATRACE_VM_BOOT") == "" {
+		t.Skip("it boots kernels under an emulator, which has too little time on a machine that does other work: make vm-boot")
+	}
+	list, err := exec.Command("bash", "-c", ". ../lib.sh && matrix ci").Output()
+	kernels := strings.Fields(string(list))
+	if err != nil || len(kernels) < 2 {
+		t.Fatalf("the matrix has %q for CI: %v", kernels, err)
+	}
+	for _, kernel := range kernels {
+		t.Run(kernel, func(t *testing.T) {
+			output, said := boot(t, kernel)
+			passed := replay(t, said)
+			for _, name := range parts {
+				if !passed[name] {
+					t.Errorf("%s did not pass:\n%s", name, output)
+				}
+			}
+		})
+	}
+}
+
+// boot runs the tests on a kernel and gives what the script and what the guest
+// said. A guest that dies or hangs is booted again, once: its CPUs are emulated,
+// with known faults (../README.md).
+func boot(t *testing.T, kernel string) (output, said string) {
+	t.Helper()
+	results := filepath.Join("..", "..", "..", "build", "vm", "results", kernel)
+	for range 2 {
+		cmd := exec.Command("../test", kernel)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("VM_LIMIT=%d", bootLimit), "VM_RUN=^("+strings.Join(parts, "|")+")$")
+		b, err := cmd.CombinedOutput()
+		output = string(b)
+		guest, missing := os.ReadFile(filepath.Join(results, "stdout"))
+		if missing != nil {
+			t.Fatalf("no guest ran: %v\n%s", err, output)
+		}
+		said = string(guest)
+		if _, hung := os.Stat(filepath.Join(results, "status")); hung == nil {
+			if err != nil && !strings.Contains(said, "--- FAIL") {
+				t.Errorf("%v\n%s", err, output)
+			}
+			return output, said
+		}
+		t.Logf("the guest hung or died; it said:\n%s", said)
+	}
+	t.Errorf("the guest hung or died twice:\n%s", output)
+	return output, said
+}
+
+// verdict is a line that a test's end prints; subtests' are indented.
+var verdict = regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (\S+)`)
+
+// replay has every test of the guest as a subtest, and tells which passed.
+func replay(t *testing.T, said string) map[string]bool {
+	passed := map[string]bool{}
+	for line := range strings.Lines(said) {
+		m := verdict.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		passed[m[2]] = m[1] == "PASS"
+		t.Run(m[2], func(t *testing.T) {
+			if m[1] != "PASS" {
+				t.Errorf("%s in the guest, which said:\n%s", m[1], said)
+			}
+		})
+	}
+	return passed
+}
