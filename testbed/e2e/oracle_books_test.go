@@ -17,6 +17,7 @@ var shapes = []struct {
 	{"handed off by a dispatcher", "oracle-threads shape=dispatcher count=1500", false},
 	{"unsignalled batches", "oracle-threads batch=16 depth=2 count=400", true},
 	{"a collective library's proxy", "oracle-proxy count=160", true},
+	{"a shared receive queue", "oracle-receiver links=4 srq=1 receives=16 depth=2 count=400", false},
 }
 
 // Seen from the first work request to the last, the books are the truth log's:
@@ -24,20 +25,24 @@ var shapes = []struct {
 func TestOracleBooks(t *testing.T) {
 	for _, c := range shapes {
 		if c.always || wholeOracle() {
-			t.Run(c.name, func(t *testing.T) { try(t, func(t *trial, _ matrix) { wholeLife(t, c.argv) }) })
+			t.Run(c.name, func(t *testing.T) { try(t, func(t *trial, _ matrix) { balanced(t, c.argv) }) })
 		}
 	}
 }
 
 // wholeLife traces a program from its first work request to its last.
-func wholeLife(t *trial, command string) {
-	d := spinning(t.T, "LAT_NS=4000")
+func wholeLife(t *trial, d *device, command string) (*traced, map[truth.Queue][]truth.Row) {
+	t.Helper()
 	argv := append([]string{"--", built(t.T, softmlx5), "run", "taskset", "-c", "0"}, jobArgv(t.T, command)...)
 	got := startTrace(t.T, d.env(), argv...).result(t.T)
 	if !strings.Contains(got.stderr, "exited with status 0") {
 		t.Errorf("no end of the program in: %s", got.stderr)
 	}
-	queues := d.truth(t.T)
+	return got, d.truth(t.T)
+}
+
+func balanced(t *trial, command string) {
+	got, queues := wholeLife(t, spinning(t.T, "LAT_NS=4000"), command)
 	s := see(t, got, queues)
 	if s.WRs.Lost != 0 {
 		return // said, and asked for again

@@ -43,7 +43,8 @@ func intendedIn(every uint64, ns int64) func(w *measuredWR) int64 {
 // latePoll: now and then it computes between posting and polling.
 func latePoll(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=200000 every=10"), 2000)
+	calm, s := d.watchBoth(t, "oracle-poller", "oracle-poller between=compute ns=200000 every=10", 2000)
+	sameElsewhere(t, calm, s, rounds(10))
 	polledLate(t, stamped(t, where(s.wrs, rounds(10)), 100), 200_000)
 	rest := where(s.wrs, func(w *measuredWR) bool { return !rounds(10)(w) })
 	t.atLeast(0.95, rest, "not polled late", func(w *measuredWR) bool { return w.of(attribution.LatePoll, "") < 20_000 })
@@ -77,7 +78,8 @@ func longPause(t *trial, m matrix) {
 func ownSleep(t *trial, m matrix) {
 	const ns = 1_000_000
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-poller between=sleep ns=1000000 every=10"), 2000)
+	calm, s := d.watchBoth(t, "oracle-poller", "oracle-poller between=sleep ns=1000000 every=10", 2000)
+	sameElsewhere(t, calm, s, rounds(10))
 	hit := stamped(t, where(s.wrs, rounds(10)), 100)
 	slept := func(w *measuredWR) int64 { return w.of(attribution.OwnSleep, "clock_nanosleep") }
 	// It begins a little after the post and ends when its timer is served.

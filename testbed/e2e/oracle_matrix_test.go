@@ -94,6 +94,25 @@ rightly says so. What the device itself was late, by its own log, is left out.
 ` + "`make oracle`" + ` writes this page. The tests demand more than it shows: amounts, culprits, ranges, and all of it again as if
 completion entries had no time stamps: testbed/e2e/oracle_*_test.go.
 
+A case has three runs, each with an injection of its own, if what it claims does not hold in the first: it then has to hold of the work
+requests of all runs together, and of amounts in most runs. A dozen cases are part of ` + "`make test`" + `. Side by side with a run without
+faults, what nothing was injected into must not have more of anything.
+
+| what goes wrong | cases |
+| --- | --- |
+| every Nth request is slow | slow wire, slow completion, slow for another reaper, slow in unsignalled batches, slow for a proxy, and those of the clock |
+| jitter | jitter |
+| bursts behind a deep send queue | a burst in a deep queue, behind its own, behind another queue pair |
+| receiver not ready; lost and sent again | no receive posted; lost and sent again |
+| errors and what they flush, queue pairs reset | TestOracleErrors |
+| a late poller: computes, sleeps, long pause | computes before it polls, always computes before it polls, sleeps before it polls, long pause |
+| scheduling | preempted by a hog; yields to a hog; woken, but a hog runs; throttled by its quota |
+| event mode, delivered late | event late |
+| who reaps | another thread reaps late, handed off late, TestOracleBooks |
+| receives | receives wait for their peer, received late, received late from a shared queue |
+| a collective library's proxy | a proxy is late, slow for a proxy, TestOracleBooks |
+| nothing: a false alarm | deep queue on a long wire, reaped lazily, notified of a big one, two queue pairs share the port, idle |
+
 | case | injected | work requests | reported |
 | --- | --- | --- | --- |
 `

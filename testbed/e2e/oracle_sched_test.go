@@ -139,20 +139,20 @@ func wokenLate(t *trial, m matrix) {
 	t.atLeast(0.5, late, "woken", func(w *measuredWR) bool { return w.heldBy(w.of(attribution.Runqueue, "")) })
 }
 
-// throttled: the job's cgroup may use 3 % of a CPU.
+// throttled: the job's cgroup may use a tenth of a CPU.
 func throttled(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
 	p := d.job(t.T, "oracle-poller")
-	limit(t.T, p.Process.Pid, 3_000, 100_000)
+	limit(t.T, p.Process.Pid, 2_000, 20_000)
 	tr := attach(t.T, p.Process.Pid)
-	tr.sees(t.T, 4000)
+	tr.sees(t.T, 8000)
 	got := tr.stop(t.T)
 	p.running(t.T)
 	p.stop()
 	s := see(t, got, d.truth(t.T))
 	// What waits longer than a hog of the machine holds it up, but for the quota's sake.
-	long := func(w *measuredWR) bool { return w.waited() > 20_000_000 }
-	late := stamped(t, where(s.wrs, long), 3)
+	long := func(w *measuredWR) bool { return w.waited() > 10_000_000 }
+	late := stamped(t, where(s.wrs, long), 20)
 	t.atLeast(0.99, late, "of the scheduling class", func(w *measuredWR) bool { return w.heldBy(w.in(attribution.Scheduling)) })
 	t.atLeast(0.95, late, "throttled", func(w *measuredWR) bool { return w.of(attribution.Throttled, "") >= w.waited()/2 })
 	m.fill(s, attribution.Throttled, waiting(long))

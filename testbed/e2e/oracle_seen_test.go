@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
@@ -19,6 +20,45 @@ func (d *device) watch(t *trial, p *program, completions int) *seen {
 	p.running(t.T)
 	p.stop()
 	return see(t, tr, d.truth(t.T))
+}
+
+// watchBoth traces a job without any fault, and then one with a habit, or with
+// faults of the device that are set in between, or both.
+func (d *device) watchBoth(t *trial, calmJob, job string, completions int, faults ...string) (calm, s *seen) {
+	t.Helper()
+	trace := func(job string) *traced {
+		p := d.job(t.T, job)
+		tr := traceFor(t.T, p.Process.Pid, completions)
+		p.running(t.T)
+		p.stop()
+		return tr
+	}
+	first := trace(calmJob)
+	if len(faults) > 0 {
+		d.set(t.T, faults...)
+	}
+	second := trace(job)
+	queues := d.truth(t.T)
+	return see(t, first, queues), see(t, second, queues)
+}
+
+// sameElsewhere requires that work requests into which nothing was injected have no
+// more software, interrupts and wire than those of a run beside it without faults.
+// What others of the machine did meanwhile is scheduling, and left out.
+func sameElsewhere(t *trial, calm, s *seen, hit func(w *measuredWR) bool) {
+	t.Helper()
+	rest := where(s.wrs, func(w *measuredWR) bool { return !hit(w) })
+	for class, of := range map[attribution.Class]func(w *measuredWR) int64{
+		attribution.Software:  func(w *measuredWR) int64 { return w.in(attribution.Software) },
+		attribution.Interrupt: func(w *measuredWR) int64 { return w.in(attribution.Interrupt) },
+		attribution.Wire:      func(w *measuredWR) int64 { return w.in(attribution.Wire) - w.late() },
+	} {
+		a, b := collect(calm.wrs, of), collect(rest, of)
+		for _, q := range []float64{0.5, 0.9} {
+			x, y := quantile(a, q), quantile(b, q)
+			t.within(y <= x+x/10+3_000, fmt.Sprintf("what was not hit has no more %s than without faults, at %.0f %%", class, 100*q), "%d ns, %d without", y, x)
+		}
+	}
 }
 
 // see compares a trace with the truth: it has lost nothing, its books balance,

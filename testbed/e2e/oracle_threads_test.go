@@ -12,8 +12,9 @@ const computed = 300_000
 // that polls.
 func handedOff(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-threads shape=dispatcher depth=1 every=10 ns=300000"), 2000)
+	calm, s := d.watchBoth(t, "oracle-threads shape=dispatcher depth=1", "oracle-threads shape=dispatcher depth=1 every=10 ns=300000", 2000)
 	hit := func(w *measuredWR) bool { return w.waited() >= computed }
+	sameElsewhere(t, calm, s, hit)
 	late := where(s.wrs, hit)
 	t.enough(100, len(late), "such that waited for the dispatcher")
 	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host() >= computed*95/100 })
@@ -27,6 +28,24 @@ func handedOff(t *trial, m matrix) {
 			return 0
 		}
 		return computed - w.host()
+	})
+}
+
+// reaperLate: one thread posts and another reaps, which computes for long now and then.
+func reaperLate(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-threads every=10 ns=300000"), 3000)
+	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= computed/2 }
+	late := stamped(t, where(s.wrs, hit), 50)
+	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host()+w.doubt() >= w.waited()*95/100 })
+	t.atLeast(0.95, late, "polled late for as long as they lay there", func(w *measuredWR) bool {
+		return w.near(w.of(attribution.LatePoll, "")+w.host(), w.waited())
+	})
+	m.fill(s, attribution.LatePoll, func(w *measuredWR) int64 {
+		if !hit(w) {
+			return 0
+		}
+		return w.waited() - w.host()
 	})
 }
 

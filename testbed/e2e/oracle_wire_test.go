@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
@@ -94,10 +95,40 @@ func sameExcess(t *trial, calm, s *seen) {
 	}
 }
 
+// stuck: with faults of the device that hold up what is behind as well, all that
+// requests were told to wait for is above the wire's floor, whether it was injected
+// into them or into one in front, and none of it is called a queue.
+func stuck(faults, job string, completions int) func(*trial, matrix) {
+	return func(t *trial, m matrix) {
+		d := spinning(t.T, strings.Fields(faults)...)
+		s := d.watch(t, d.job(t.T, job), completions)
+		told := func(w *measuredWR) int64 { return w.Row.CQEDue - w.Row.Doorbell }
+		floor := quantile(collect(s.wrs, told), 0.1)
+		held := func(w *measuredWR) int64 {
+			if more := told(w) - floor; more >= 20_000 {
+				return more
+			}
+			return 0
+		}
+		hit := stamped(t, where(s.wrs, func(w *measuredWR) bool { return held(w) > 0 }), 30)
+		t.atLeast(0.99, hit, "of the wire class", func(w *measuredWR) bool {
+			return w.in(attribution.Wire)+min(w.doubt(), w.in(attribution.Undecided)) >= held(w)*95/100
+		})
+		// The device is late beside. Some of that is usual, and part of the floor; how
+		// much of it, only the device would know.
+		usual := quantile(collect(where(s.wrs, func(w *measuredWR) bool { return held(w) == 0 }), (*measuredWR).late), 0.5)
+		t.atLeast(0.95, hit, "above the wire's floor by what they were held up", func(w *measuredWR) bool {
+			return w.near(w.above(), min(max(w.above(), held(w)+w.late()-usual), held(w)+w.late()))
+		})
+		m.fill(s, attribution.Excess, held)
+	}
+}
+
 // eventLate: the completion is there in time, the event that tells of it is not.
 func eventLate(t *trial, m matrix) {
-	d := spinning(t.T, "LAT_NS=4000", "SLOW_STAGE=event", "SLOW_EVERY=20", "SLOW_NS=1000000")
-	s := d.watch(t, d.job(t.T, "oracle-poller wait=event"), 1500)
+	d := spinning(t.T, "LAT_NS=4000")
+	calm, s := d.watchBoth(t, "oracle-poller wait=event", "oracle-poller wait=event", 1500, "SLOW_STAGE=event", "SLOW_EVERY=20", "SLOW_NS=1000000")
+	sameElsewhere(t, calm, s, (*measuredWR).slow)
 	// An event that nobody slept for is late for nobody.
 	hit := func(w *measuredWR) bool { return w.slow() && int64(w.Reap)-w.Row.CQE >= w.Row.Injected*9/10 }
 	sure := stamped(t, where(s.wrs, hit), 30)

@@ -19,6 +19,7 @@ type (
 		Groups      map[string][]Group
 		Incidents   []Incident
 		Queues      []Queue
+		Receives    []Receive
 		Demands     map[string]int64
 		DoneSources map[string]int64 `json:"done_sources"`
 		Losses      map[string]uint64
@@ -116,6 +117,11 @@ type (
 		DepthMax  int64   `json:"depth_max"`
 		IdleNS    int64   `json:"idle_ns"`
 		Bypass    bool
+	}
+	// Receive is how long the receives of a queue pair waited for their peer.
+	Receive struct {
+		QP   uint32
+		Wait Distribution
 	}
 	Probe struct {
 		Name, Kind, Library, Offset, Source, Error string

@@ -3,7 +3,7 @@
  *
  *   shape=reaper       another thread polls all the time
  *   shape=dispatcher   a thread sleeps on the CQ's channel and wakes the one that polls
- *   every=N  ns=NS     ... after computing so long, in every Nth call
+ *   every=N  ns=NS     that thread computes so long before it polls, or wakes, in every Nth call
  *   batch=N            requests of a call, of which the last is signalled
  *   depth=CALLS        in flight at most
  *   count=CALLS        0: until killed
@@ -33,8 +33,11 @@ static void reap_one(void)
 
 static void *reaper(void *unused)
 {
-	for (uint64_t n = 0; !count || n < count; n++)
+	for (uint64_t n = 1; !count || n <= count; n++) {
+		if (every && n % every == 0)
+			spin(ns);
 		reap_one();
+	}
 	return unused;
 }
 
