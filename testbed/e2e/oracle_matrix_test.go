@@ -95,7 +95,7 @@ rightly says so. What the device itself was late, by its own log, is left out.
 completion entries had no time stamps: testbed/e2e/oracle_*_test.go.
 
 A case has three runs, each with an injection of its own, if what it claims does not hold in the first: it then has to hold of the work
-requests of all runs together, and of amounts in most runs. A dozen cases are part of ` + "`make test`" + `. Side by side with a run without
+requests of all runs together, and of amounts in most runs. Ten cases are part of ` + "`make test`" + `. Side by side with a run without
 faults, what nothing was injected into must not have more of anything.
 
 | what goes wrong | cases |
