@@ -200,6 +200,50 @@ static __always_inline void chain_none(struct cpu_state *c, __u32 d)
 	c->led[d & (INTERRUPT_NEST - 1)].n = 0;
 }
 
+#define IRQ_WAKE_THREAD 2
+
+/*
+ * A line's handler that leaves the work to its thread has returned before that is
+ * woken (__handle_irq_event_percpu): without this the task that it interrupted
+ * would seem to wake it.
+ */
+static __always_inline void chain_threaded(struct cpu_state *c, __u32 line)
+{
+	struct interrupt_state *s;
+	__u32 d = c->depth - 1;
+
+	if (d >= INTERRUPT_NEST)
+		return;
+	s = interrupt_slot(c, d);
+	if (s->kind != INTERRUPT_DEVICE || s->vec != line)
+		return;
+	c->threaded_line = line;
+	c->threaded_begin = s->begin;
+}
+
+/* The wakee is the thread that a line's handler has just asked for. */
+static __always_inline bool chain_wakes_handler(struct task_struct *task, struct chain *chain)
+{
+	struct cpu_state *c = cpu_here();
+	__u8 comm[16] = {};
+	__u32 line = 0;
+
+	if (!c || !c->threaded_begin)
+		return false;
+	if (bpf_probe_read_kernel(comm, sizeof(comm), task->comm))
+		return false;
+	if (!interrupt_thread(comm, &line) || line != c->threaded_line)
+		return false;
+	chain->n = 1;
+	chain->idle_since = (__u32)bpf_get_current_pid_tgid() ? 0 : c->since;
+	__builtin_memset(&chain->link[0], 0, sizeof(chain->link[0]));
+	chain->link[0].begin = c->threaded_begin;
+	chain->link[0].kind = INTERRUPT_DEVICE;
+	chain->link[0].vec = line;
+	c->threaded_begin = 0;
+	return true;
+}
+
 /* Notes what wakes a task, if it is one that may lead to another's wakeup. */
 static __always_inline struct chain *chain_wakes(struct task_struct *task, bool target)
 {
@@ -212,7 +256,8 @@ static __always_inline struct chain *chain_wakes(struct task_struct *task, bool 
 		return NULL;
 	w->tid = 0;
 	barrier();
-	chain_here(&w->by);
+	if (!chain_wakes_handler(task, &w->by))
+		chain_here(&w->by);
 	barrier();
 	w->tid = task->pid;
 	return &w->by;

@@ -29,6 +29,9 @@ struct cpu_state {
 	__u32 entered;	/* an interrupt's begin was seen here */
 	__u32 pad;
 	struct interrupt_state interrupt[INTERRUPT_NEST];
+	__u64 threaded_begin;	/* the handler that asked for its thread, which is woken now; 0: none */
+	__u32 threaded_line;
+	__u32 pad2;
 	struct chain led[INTERRUPT_NEST];	/* to each of them; 0 links to a free slot */
 	struct chain raised[SOFTIRQS];		/* what raised a pending softirq first */
 };

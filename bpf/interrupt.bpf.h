@@ -127,6 +127,13 @@ int BPF_PROG(irq_handler_entry, int irq, struct irqaction *action)
 SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(irq_handler_exit, int irq, struct irqaction *action, int ret)
 {
+	struct cpu_state *c;
+
+	if (open && ret == IRQ_WAKE_THREAD) {
+		c = cpu_here();
+		if (c)
+			chain_threaded(c, irq);
+	}
 	interrupt_exit(INTERRUPT_DEVICE, irq, action);
 	return 0;
 }

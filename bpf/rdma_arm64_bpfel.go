@@ -96,7 +96,10 @@ type RdmaCpuState struct {
 		Kind   uint32
 		Vec    uint32
 	}
-	Led [8]struct {
+	ThreadedBegin uint64
+	ThreadedLine  uint32
+	Pad2          uint32
+	Led           [8]struct {
 		_         structs.HostLayout
 		N         uint32
 		Pad       uint32
