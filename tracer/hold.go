@@ -25,7 +25,10 @@ import (
 // The kernel sends SIGHUP to a process group that has become an orphan while a
 // member stands still (kill_orphaned_pgrp of kernel/exit.c), as it would by our
 // end. So the guard has a child, the anchor, in our group: a group with a
-// member whose parent is of another group of the session is no orphan.
+// member whose parent is of another group of the session is no orphan. The
+// anchor's end would make it one just so, with whoever stands still there for
+// reasons of their own; so it leaves the group first, which the kernel takes no
+// notice of.
 
 // What the two are started as; they are this same program.
 const (
@@ -42,7 +45,7 @@ func init() {
 func anchorDuty([]string) error {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // it ends with an error, as nothing is written
-	return nil
+	return unix.Setpgid(0, 0)
 }
 
 // The guard's descriptors, as exec.Cmd.ExtraFiles numbers them.

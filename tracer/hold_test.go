@@ -3,7 +3,9 @@ package tracer
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -55,6 +57,17 @@ func TestGuard(t *testing.T) {
 				t.Errorf("a process that somebody else has stopped is in state %s", s)
 			}
 		})
+	}
+}
+
+// TestGuardOfAnOrphan: nobody is sent SIGHUP where the process group is an orphan
+// already, as of a job that no shell watches, and a member stands still.
+func TestGuardOfAnOrphan(t *testing.T) {
+	testenv.Root(t)
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestGuard$")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
