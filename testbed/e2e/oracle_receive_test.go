@@ -98,15 +98,7 @@ func receivedLate(job string) func(t *trial, m matrix) {
 		t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool {
 			return w.in(attribution.Software)+w.host()+min(w.doubt(), w.in(attribution.Undecided)) >= w.waited()*95/100
 		})
-		t.atLeast(0.95, late, "polled late for as long as they lay there", func(w *measuredWR) bool {
-			return w.near(w.of(attribution.LatePoll, "")+w.host(), w.waited())
-		})
-		m.fill(s, attribution.LatePoll, func(w *measuredWR) int64 {
-			if !hit(w) {
-				return 0
-			}
-			return w.waited() - w.host()
-		})
+		t.lay(m, s, late, hit)
 	}
 }
 

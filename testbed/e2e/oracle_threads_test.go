@@ -30,13 +30,9 @@ func handedOff(t *trial, m matrix) {
 	})
 }
 
-// reaperLate: one thread posts and another reaps, which computes for long now and then.
-func reaperLate(t *trial, m matrix) {
-	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-threads every=10 ns=300000"), 3000)
-	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= computed/2 }
-	late := stamped(t, where(s.wrs, hit), 50)
-	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host()+w.doubt() >= w.waited()*95/100 })
+// lay demands that completions which lay there until somebody polled are polled
+// late for so long, and gives the matrix all that hit says are such.
+func (t *trial) lay(m matrix, s *seen, late []measuredWR, hit func(*measuredWR) bool) {
 	t.atLeast(0.95, late, "polled late for as long as they lay there", func(w *measuredWR) bool {
 		return w.near(w.of(attribution.LatePoll, "")+w.host(), w.waited())
 	})
@@ -48,6 +44,16 @@ func reaperLate(t *trial, m matrix) {
 	})
 }
 
+// reaperLate: one thread posts and another reaps, which computes for long now and then.
+func reaperLate(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-threads every=10 ns=300000"), 3000)
+	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= computed/2 }
+	late := stamped(t, where(s.wrs, hit), 50)
+	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host()+w.doubt() >= w.waited()*95/100 })
+	t.lay(m, s, late, hit)
+}
+
 // lateProxy: one thread of several queue pairs and CQs computes for long now and
 // then; what completes meanwhile is polled late, on whichever it is.
 func lateProxy(t *trial, m matrix) {
@@ -56,20 +62,12 @@ func lateProxy(t *trial, m matrix) {
 	s := d.watch(t, d.job(t.T, "oracle-proxy size=4096 every=200 ns=5000000"), 4000)
 	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= ns/4 }
 	late := stamped(t, where(s.wrs, hit), 20)
-	t.atLeast(0.95, late, "polled late for as long as they lay there", func(w *measuredWR) bool {
-		return w.near(w.of(attribution.LatePoll, "")+w.host(), w.waited())
-	})
+	t.lay(m, s, late, hit)
 	queues := map[uint32]bool{}
 	for i := range late {
 		queues[late[i].QPNum] = true
 	}
 	t.within(len(queues) >= 4, "four queue pairs at least are late", "%d", len(queues))
-	m.fill(s, attribution.LatePoll, func(w *measuredWR) int64 {
-		if !hit(w) {
-			return 0
-		}
-		return w.waited() - w.host()
-	})
 }
 
 // slowProxy: on the queue pairs of one thread notifications are slow on the wire.
