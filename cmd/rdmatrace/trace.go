@@ -67,6 +67,7 @@ type tracing struct {
 
 	engine      *attribution.Engine
 	writer      *capture.Writer // nil: not wanted, or failed
+	spool       *spool          // what writer writes to
 	failed      error           // of writer
 	completions atomic.Int64
 }
@@ -100,8 +101,12 @@ func (t *tracing) begin(first *event.Context, out *output) (err error) {
 	if out == nil {
 		return nil
 	}
-	if t.writer, err = capture.NewWriter(out); err == nil {
+	t.spool = newSpool(out, spoolLimit)
+	if t.writer, err = capture.NewWriter(t.spool); err == nil {
 		err = t.writer.WriteContext(first)
+	}
+	if err == nil {
+		err = t.spool.flush() // a full disk is told of now
 	}
 	if err != nil {
 		return out.failed(err)
@@ -143,16 +148,26 @@ func (t *tracing) add(e *event.Event) error {
 func (t *tracing) finish(last *event.Context, outs *outputs) error {
 	last = capture.CleanContext(last)
 	delivered := t.deliver(t.engine.Finish(last), outs)
-	captured := outs.finish("--output", func(io.Writer) error {
-		if t.failed != nil {
-			return t.failed
-		}
-		return t.writer.Close(last)
-	})
+	captured := outs.finish("--output", func(io.Writer) error { return t.finishCapture(last) })
 	if captured != nil {
 		return captured
 	}
 	return delivered
+}
+
+// finishCapture writes the end of the capture file, and what still waits for it.
+func (t *tracing) finishCapture(last *event.Context) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	if err := t.writer.Close(last); err != nil {
+		return err
+	}
+	if d := t.spool.stalled(); d > 0 {
+		fmt.Fprintf(t.stderr, "rdmatrace: --output: %s takes data too slowly: the trace waited %v for it, for which records may have been dropped; write it to something faster\n",
+			printable(t.capture), d.Round(time.Millisecond))
+	}
+	return t.spool.Close()
 }
 
 // await waits for the program that was started and says how it ended. A signal

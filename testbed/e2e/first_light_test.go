@@ -88,7 +88,7 @@ func TestManyAttaches(t *testing.T) {
 		tr := attach(t, p.client, "-d", "30ms").result(t)
 		tr.balance(t)
 		if tr.WRs.Lost != 0 {
-			t.Errorf("%d lost; losses: %v", tr.WRs.Lost, tr.Losses)
+			t.Errorf("%d lost; dropped: %v", tr.WRs.Lost, tr.dropped())
 		}
 		all = append(all, tr)
 	}

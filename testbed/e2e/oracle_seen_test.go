@@ -68,10 +68,13 @@ func see(t *trial, tr *traced, queues map[truth.Queue][]truth.Row) *seen {
 	t.Helper()
 	tr.balance(t.T)
 	tr.addUp(t.T)
-	if tr.WRs.Lost != 0 && len(tr.Losses) == 0 {
-		t.Errorf("%d lost, and nothing is said of it", tr.WRs.Lost)
+	dropped := tr.dropped()
+	if tr.WRs.Lost != 0 && len(dropped) == 0 {
+		t.Errorf("%d lost, and nothing was dropped", tr.WRs.Lost)
 	}
-	t.within(tr.WRs.Lost == 0, "nothing is lost", "%d; losses: %v", tr.WRs.Lost, tr.Losses)
+	if !t.within(tr.WRs.Lost == 0 && len(dropped) == 0, "nothing is lost", "%d of %d, dropped: %v", tr.WRs.Lost, tr.WRs.Posted, dropped) {
+		t.Skipf("the claim that nothing is lost failed in this run, and where posts are missing none can be counted along the truth log; dropped: %v", dropped)
+	}
 	s := &seen{tr, pairUp(t.T, tr, queues)}
 	if int64(len(s.wrs)) != tr.Latency.Count {
 		t.Fatalf("%d work requests matched, %d in the report", len(s.wrs), tr.Latency.Count)

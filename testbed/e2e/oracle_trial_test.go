@@ -69,16 +69,17 @@ func (t *trial) enough(least, n int, what string) bool {
 	return n > 0
 }
 
-// within demands that an amount is right. what is the claim; format and args say
-// what was found.
-func (t *trial) within(ok bool, what, format string, args ...any) {
+// within demands that an amount is right, and reports whether it is. what is the
+// claim; format and args say what was found.
+func (t *trial) within(ok bool, what, format string, args ...any) bool {
 	c := t.claim(what)
 	if ok {
 		c.within++
-		return
+		return true
 	}
 	c.outside++
 	c.example(format, args...)
+	return false
 }
 
 // failed says why a claim does not hold; empty if it does.

@@ -32,7 +32,7 @@ func TestMaxOverhead(t *testing.T) {
 			got.balance(t)
 			got.addUp(t)
 			if got.WRs.Lost != 0 {
-				t.Errorf("%d lost; losses: %v", got.WRs.Lost, got.Losses)
+				t.Errorf("%d lost; dropped: %v", got.WRs.Lost, got.dropped())
 			}
 			rows := d.truth(t)
 			checkPaced(t, got, rows)

@@ -68,7 +68,7 @@ func TestSafety(t *testing.T) {
 			got.balance(t)
 			got.addUp(t)
 			if got.WRs.Lost != 0 {
-				t.Errorf("%d lost; losses: %v", got.WRs.Lost, got.Losses)
+				t.Errorf("%d lost; dropped: %v", got.WRs.Lost, got.dropped())
 			}
 			if wrs := match(t, got, d.truth(t)); len(wrs) < 200 {
 				t.Errorf("only %d work requests were measured: %+v", len(wrs), got.WRs)

@@ -33,6 +33,17 @@ func (r *report) balance(t *testing.T) {
 	}
 }
 
+// dropped are the kinds of records of which some were dropped, with how many.
+func (r *report) dropped() map[string]uint64 {
+	out := map[string]uint64{}
+	for name, n := range r.Losses {
+		if kind, ok := strings.CutPrefix(name, "dropped: "); ok && n > 0 {
+			out[kind] = n
+		}
+	}
+	return out
+}
+
 // addUp fails the test where the classes do not add up to the latency, to the
 // nanosecond, or a part is negative.
 func (r *report) addUp(t *testing.T) {

@@ -40,7 +40,7 @@ func TestPrograms(t *testing.T) {
 			tr.balance(t)
 			tr.addUp(t)
 			if b := tr.WRs; b.Lost != 0 {
-				t.Errorf("%d lost; losses: %v", b.Lost, tr.Losses)
+				t.Errorf("%d lost; dropped: %v", b.Lost, tr.dropped())
 			}
 			wrs := match(t, tr, d.truth(t))
 			if int64(len(wrs)) != tr.Latency.Count {

@@ -72,7 +72,7 @@ func TestTrainingJob(t *testing.T) {
 	b := tr.Kinds["send"]
 	// UCX asks for a completion where it has to wait for one: about every other.
 	if b.Lost != 0 || b.Completed < 50 || 3*b.Unsignalled < b.Completed {
-		t.Errorf("sends: %+v; losses: %v", b, tr.Losses)
+		t.Errorf("sends: %+v; dropped: %v", b, tr.dropped())
 	}
 	wrs := match(t, tr, d.truth(t))
 	if int64(len(wrs)) != tr.Latency.Count || len(wrs) < 20 {
