@@ -51,6 +51,14 @@ func latePoll(t *trial, m matrix) {
 	m.fill(s, attribution.LatePoll, intendedIn(10, 200_000))
 }
 
+// lateByLittle: by the least that has to be found.
+func lateByLittle(t *trial, m matrix) {
+	d := spinning(t.T, "LAT_NS=4000")
+	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=14000 every=10"), 2000)
+	polledLate(t, stamped(t, where(s.wrs, rounds(10)), 100), 14_000)
+	m.fill(s, attribution.LatePoll, intendedIn(10, 14_000))
+}
+
 // alwaysLate: no poll is ever soon after a completion, so nothing tells when
 // the device's clock was what. The range that is printed must hold the truth; see() demands it. Doubt of less than a tenth is not said.
 func alwaysLate(t *trial, _ matrix) {

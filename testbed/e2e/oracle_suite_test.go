@@ -14,6 +14,7 @@ var oracles = []struct {
 	run    func(t *trial, m matrix)
 }{
 	{"slow wire", true, slowWire},
+	{"slow by 10 us", false, slowByLittle},
 	{"slow completion", false, slowCompletion},
 	{"no receive posted", true, receiverNotReady},
 	{"lost and sent again", false, retransmitted},
@@ -29,6 +30,7 @@ var oracles = []struct {
 	{"event late", true, eventLate},
 	{"computes before it polls", true, latePoll},
 	{"always computes before it polls", false, alwaysLate},
+	{"computes a little before it polls", false, lateByLittle},
 	{"long pause", false, longPause},
 	{"sleeps before it polls", false, ownSleep},
 	{"preempted by a hog", true, preempted},

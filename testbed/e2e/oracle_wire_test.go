@@ -20,6 +20,11 @@ func slowWire(t *trial, m matrix) {
 	wireFault{"wire", 20, 50_000, "oracle-poller op=read", attribution.Excess}.test(t, m)
 }
 
+// slowByLittle: by the least that has to be found.
+func slowByLittle(t *trial, m matrix) {
+	wireFault{"wire", 20, 10_000, "oracle-poller op=read", attribution.Excess}.test(t, m)
+}
+
 func slowCompletion(t *trial, m matrix) {
 	wireFault{"cqe", 20, 20_000, "oracle-poller", attribution.Excess}.test(t, m)
 }
