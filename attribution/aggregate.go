@@ -154,17 +154,22 @@ func (a *aggregates) observed(begin, end uint64) uint64 {
 
 // learn finds what was in front of d, and teaches its floor.
 func (a *aggregates) learn(d *delayed) {
-	m, port := &d.m, d.queue.port
-	w := d.queue.history.enter(m, m.postEnd)
-	traffic := &port.traffic[direction(m.opcode)]
-	traffic.enter(transfer{m.done, m.postEnd, m.bytes, d.queue.index})
-	f := a.floor(d.queue, m.opcode)
+	m, q, port := &d.m, d.queue, d.queue.port
+	w := q.history.enter(m, m.postEnd)
+	f := a.floor(q, m.opcode)
 	d.floor = f
+	t := transfer{done: m.done, posted: m.postEnd, bytes: m.bytes, floor: f, queue: q.index}
+	traffic := &port.traffic[direction(m.opcode)]
+	if t.stuck = traffic.overtaken(&t, max(m.postEnd, w.prevDone)); t.stuck {
+		q.stuckUntil = m.done
+	}
+	t.stuck = t.stuck || m.postEnd < q.stuckUntil
+	traffic.enter(t)
 	if f == nil {
 		return
 	}
 	f.seen++
-	if !w.known || !f.certain(m) {
+	if !f.certain(m) || !w.known || t.stuck || !f.wants() {
 		return
 	}
 	// Behind a full set of READs in flight the wire time is not the path's.

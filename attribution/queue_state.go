@@ -22,12 +22,15 @@ type queueState struct {
 	shared bool   // stands for many queue pairs
 	peer   string // host only: see peerHost
 
-	backlog  backlog
-	history  sendHistory // as of the last WR that came
-	served   sendHistory // as of the last WR that was split
-	stall    wireStall
-	floors   [16]*floor // by opcode
-	peerWait durations
+	backlog backlog
+	history sendHistory // as of the last WR that came
+	served  sendHistory // as of the last WR that was split
+	stall   wireStall
+	// stuckUntil is when a WR was done that other queue pairs overtook: those posted
+	// before then waited for it.
+	stuckUntil uint64
+	floors     [16]*floor // by opcode
+	peerWait   durations
 
 	exposedWire, exposedUndecided intervalSet
 

@@ -25,6 +25,8 @@ type floor struct {
 	idle   int64  // of them with nothing in front on their queue pair
 	refit  int64  // count at which the fit is due again
 	split  int64  // WRs split by it
+	// bluntness is how often the doubt was doubled up to which a WR teaches.
+	bluntness uint8
 
 	fit fit
 }
@@ -127,12 +129,26 @@ func (f *floor) learn(ahead, others, size, wire uint64) {
 // What m itself took must not matter: else the slow ones alone would teach
 // where the doubt of all is the same, and the floor would be theirs.
 func (f *floor) certain(m *measured) bool {
-	const always = 1_000 // ns
 	if most := max(m.doneHigh, m.postEnd) - m.postEnd; f.seen == 1 || most < f.least {
 		f.least = most
 	}
-	return (m.doneHigh-m.doneLow)/2 <= max(always, f.least/10)
+	if !f.fit.known && f.seen == settledWRs<<f.bluntness && f.bluntness < bluntMost {
+		f.bluntness++
+	}
+	return (m.doneHigh-m.doneLow)/2 <= max(sharp<<f.bluntness, f.least/10)
 }
+
+const (
+	// sharp enough to teach any floor is half a doubt of so many ns. Where nearly
+	// none is as sharp, and no floor is found, twice that, and twice again, is.
+	sharp     = 1_000
+	bluntMost = 2
+	// of the WRs of a floor that many have taught one in so many does.
+	settledSample = 8
+)
+
+// wants says whether the WR seen last is to teach, if it can.
+func (f *floor) wants() bool { return f.count < hopelessWRs || f.seen%settledSample == 0 }
 
 // due says whether enough was learnt since the last fit: a quarter more.
 func (f *floor) due() bool { return f.count >= f.refit }

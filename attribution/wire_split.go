@@ -41,7 +41,7 @@ func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory
 		*stall = wireStall{cause: Excess}
 	}
 	start, queued := f.fit.serviceStart(m, &waiting, begin, end)
-	shared := queued + d.share(port, begin, start, 0, start-queued)
+	shared := queued + d.share(port, heldUp{begin: begin, end: start, bytes: waiting.ahead}, start-queued)
 	s.pieces = appendPiece(s.pieces[:0], SendQueue, begin, queued)
 	s.pieces = appendPiece(s.pieces, PortShare, queued, shared)
 	s.pieces = appendPiece(s.pieces, stall.cause, shared, start)
@@ -100,7 +100,7 @@ func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64)
 		limit = transmit - min(transmit, link.of(d.m.bytes))
 		transmit -= limit
 	}
-	share = d.share(port, start, end-min(fit.base, end-start), transmit+limit, left)
+	share = d.share(port, heldUp{begin: start, end: end - base, own: transmit + limit, bytes: d.m.bytes}, left)
 	left -= share
 	at := start
 	for _, part := range [...]struct {
@@ -120,15 +120,14 @@ func (s *wireSplitter) service(d *delayed, port *portTraffic, start, end uint64)
 // withSlack: an eighth more, as the rate is fitted to the fastest tenth.
 func withSlack(ns uint64) uint64 { return ns + ns/8 }
 
-// share of the port: what other queue pairs sent from begin on, which was done a
-// base later, takes at the fitted rate, as long as the port had always something
-// to send; at most so many ns. own of these went to d's own bytes.
-func (d *delayed) share(port *portTraffic, begin, end, own, most uint64) uint64 {
+// share of the port in what held d up, at most so many ns.
+func (d *delayed) share(port *portTraffic, s heldUp, most uint64) uint64 {
 	fit := &d.floor.fit
-	if most == 0 || fit.perByte == 0 || begin >= end {
+	if most == 0 || fit.perByte == 0 {
 		return 0
 	}
-	return min(port.share(d.queue.index, begin+fit.base, end+fit.base, fit.perByte, own, fit.base), most)
+	s.queue, s.posted = d.queue.index, d.m.postEnd
+	return min(port.share(s, fit.perByte, fit.base), most)
 }
 
 func appendPiece(pieces []segment, cause Cause, begin, end uint64) []segment {
