@@ -58,7 +58,7 @@ type incidents struct {
 	order   []*stallSet // of sets: maps have no order
 	spare   []*stall
 	spareOf []*stallSet
-	worst   []*stall // at most incidentsKept, unsorted
+	worst   []*stall // at most incidentsKept, worst first
 	least   uint64   // worstDelay needed to enter worst
 	evicted int64    // keys closed early for want of room
 }
@@ -236,11 +236,11 @@ func (c *incidents) close(o *stall) {
 		c.spare = append(c.spare, o)
 		return
 	}
-	c.worst = append(c.worst, o)
+	at, _ := slices.BinarySearchFunc(c.worst, o, compareStalls)
+	c.worst = slices.Insert(c.worst, at, o)
 	if len(c.worst) <= incidentsKept {
 		return
 	}
-	slices.SortFunc(c.worst, compareStalls)
 	c.spare = append(c.spare, c.worst[incidentsKept])
 	c.worst = c.worst[:incidentsKept]
 	c.least = c.worst[incidentsKept-1].worstDelay
@@ -248,8 +248,10 @@ func (c *incidents) close(o *stall) {
 
 // compareStalls: worst first.
 func compareStalls(a, b *stall) int {
+	if n := cmp.Compare(b.worstDelay, a.worstDelay); n != 0 {
+		return n
+	}
 	return cmp.Or(
-		cmp.Compare(b.worstDelay, a.worstDelay),
 		cmp.Compare(b.delay, a.delay),
 		cmp.Compare(a.begin, b.begin),
 		compareWho(&whoKey{a.key.cause, a.key.who}, &whoKey{b.key.cause, b.key.who}),
@@ -263,7 +265,6 @@ func (c *incidents) finish() []*stall {
 	for _, set := range c.order {
 		c.closeAll(set)
 	}
-	slices.SortFunc(c.worst, compareStalls)
 	return c.worst
 }
 

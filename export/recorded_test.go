@@ -22,7 +22,7 @@ type recorded struct {
 	events      []event.Event
 }
 
-func readRecorded(t *testing.T) (all []recorded) {
+func readRecorded(t testing.TB) (all []recorded) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/recorded/*.rdt")
 	if err != nil || len(files) == 0 {
@@ -62,6 +62,23 @@ func (r *recorded) report(events []event.Event) *attribution.Report {
 		engine.Add(&events[i])
 	}
 	return engine.Finish(r.last)
+}
+
+// BenchmarkRecorded analyses a real run from its first record to the report: floors,
+// clocks and tables are empty at the beginning, so unlike in a long run some records
+// cost an allocation (attribution has the benchmark of the steady state).
+func BenchmarkRecorded(b *testing.B) {
+	for _, r := range readRecorded(b) {
+		b.Run(r.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r.report(r.events)
+			}
+			n := float64(len(r.events))
+			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mevents/s")
+			b.ReportMetric(n, "events")
+		})
+	}
 }
 
 // What is said of real runs is in testdata/recorded.
