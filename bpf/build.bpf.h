@@ -3,9 +3,12 @@
  * The ibv_wr_* builders: wr_start, then for each WR one wr_<op> and its
  * setters, then wr_complete, which posts them all or none, or wr_abort.
  * Sizes come after the WR is begun, so the WRs are kept until wr_complete.
+ * Where libmlx5's send queue can be read, that tells them: see wqe.bpf.h.
  */
 #ifndef RDMATRACE_BUILD_BPF_H
 #define RDMATRACE_BUILD_BPF_H
+
+#include "wqe.bpf.h"
 
 /* Cookie of build_data: which setter. */
 enum build_setter {
@@ -63,6 +66,7 @@ int build_start(struct pt_regs *ctx)
 	t->build.traps = 1;
 	t->build.call = 0;
 	t->build.started = 1;
+	build_mode_of(ctx, &t->build);
 	return 0;
 }
 
@@ -78,10 +82,15 @@ int build_wr(struct pt_regs *ctx)
 	struct verbs_qp_ex_wr wr;
 	struct build_state *b;
 	struct built_wr *w;
+	__u32 index = 0;
 
 	if (!t)
 		return 0;
 	b = &t->build;
+	if (b->mode == BUILD_READ) {
+		umr_note(b, bpf_get_attach_cookie(ctx) & 0xff);
+		return 0;
+	}
 	b->count++;
 	w = build_last(b);
 	if (!w) {
@@ -93,9 +102,12 @@ int build_wr(struct pt_regs *ctx)
 	w->num_sge = 0;
 	w->flags = WR_BUILDER;
 	w->opcode = bpf_get_attach_cookie(ctx);
-	w->wqe = 0;
-	if (wqe_next(ctx, b->qp, &w->wqe))
+	if (wqe_next(ctx, b->qp, &index))
 		w->flags |= WR_WQE_VALID;
+	w->wqe = index;
+	if (b->count == 1)
+		b->first = index;
+	umr_note(b, w->opcode);
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)(b->qp + VERBS_QP_EX_WR))) {
 		count(COUNT_WR_UNREADABLE);
 		wr.wr_id = 0;
@@ -115,7 +127,7 @@ int build_data(struct pt_regs *ctx)
 	struct built_wr *w;
 	__u64 sge;
 
-	if (!t)
+	if (!t || t->build.mode == BUILD_READ)
 		return 0;
 	w = build_last(&t->build);
 	if (!w)
@@ -145,7 +157,7 @@ int build_ud_addr(struct pt_regs *ctx)
 	struct thread *t = build_hit(ctx);
 	struct built_wr *w;
 
-	if (!t)
+	if (!t || t->build.mode == BUILD_READ)
 		return 0;
 	w = build_last(&t->build);
 	if (w)
@@ -208,6 +220,7 @@ int build_complete_enter(struct pt_regs *ctx)
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
 	b->call = c.call;
+	build_consult(ctx, b);
 	for (i = 0; i < BUILD_MAX && i < b->count; i++)
 		build_emit_one(&c, i);
 	return 0;
@@ -228,6 +241,8 @@ int build_complete_exit(struct pt_regs *ctx)
 	if (!t || !t->build.begin || !t->build.call)
 		return 0;
 	b = &t->build;
+	if (!PT_REGS_RC(ctx))
+		build_judge(b);
 	now = bpf_ktime_get_ns();
 	out_open(&o);
 	rec = out_reserve(&o, sizeof(*rec), RECORD_POST_END, now);

@@ -10,6 +10,7 @@
 
 #define LAYOUTS_MAX 8
 #define LAYOUT_SHIFT 8	/* a probe's cookie: the layout's index + 1 is in the byte above the verb's own */
+#define SLOT_SHIFT 16	/* and in the next the number of the slot + 1, of a poll function or a library with builders */
 
 /* Offsets from the ibv_cq and the ibv_qp. */
 struct mlx5_layout {
@@ -19,6 +20,9 @@ struct mlx5_layout {
 	__u32 cq_cqe_size;	/* u32, 64 or 128 */
 	__u32 qp_ready;
 	__u32 qp_cur_post;	/* u32, index of the next basic block of the send queue */
+	__u32 qp_sq_start;	/* pointer to the send queue */
+	__u32 qp_sq_blocks;	/* u32, its basic blocks, a power of two */
+	__u32 qp_wrid;	/* pointer to u64[qp_sq_blocks] */
 };
 
 volatile struct mlx5_layout mlx5_layouts[LAYOUTS_MAX];
@@ -33,19 +37,17 @@ static __always_inline volatile struct mlx5_layout *layout_here(struct pt_regs *
 	return &mlx5_layouts[i & (LAYOUTS_MAX - 1)];
 }
 
-/* Where the send queue's next WQE begins, as the CQE's wqe_counter will show it; false: unknown. */
-static __always_inline bool wqe_next(struct pt_regs *ctx, __u64 qp, __u16 *wqe)
+/* Where the send queue's next WQE begins; the CQE's wqe_counter will show the low 16 bits. false: unknown. */
+static __always_inline bool wqe_next(struct pt_regs *ctx, __u64 qp, __u32 *index)
 {
 	volatile struct mlx5_layout *l = layout_here(ctx);
-	__u32 index;
 
 	if (!l || !l->qp_ready)
 		return false;
-	if (bpf_probe_read_user(&index, sizeof(index), (void *)(qp + l->qp_cur_post))) {
+	if (bpf_probe_read_user(index, sizeof(*index), (void *)(qp + l->qp_cur_post))) {
 		count(COUNT_QP_UNREADABLE);
 		return false;
 	}
-	*wqe = index;
 	return true;
 }
 

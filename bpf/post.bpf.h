@@ -207,15 +207,16 @@ int post_send_enter(struct pt_regs *ctx)
 	struct wr_common c = {};
 	struct qp_head head = {};
 	struct thread *t;
+	__u32 i, wqe = 0;
 	__u64 addr;
-	__u32 i;
 
 	if (!post_begin(ctx, &t, &c))
 		return 0;
 	t->posted = c.begin;
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
-	c.wqe_valid = only_poster(c.qp) && wqe_next(ctx, c.qp, &c.wqe);
+	c.wqe_valid = only_poster(c.qp) && wqe_next(ctx, c.qp, &wqe);
+	c.wqe = wqe;
 	addr = t->post.list;
 	for (i = 0; i < LIST_MAX && addr; i++)
 		addr = post_send_one(&c, addr, i, head.qp_type == VERBS_QPT_UD);

@@ -21,6 +21,27 @@ type RdmaArmRecord struct {
 	Pad           uint32
 }
 
+type RdmaBuildCounts struct {
+	_        structs.HostLayout
+	Learned  uint32
+	NotBegin uint32
+	NotCount uint32
+	Agreed   uint32
+	Differed uint32
+	Read     uint32
+	Unfit    uint32
+	Epoch    uint32
+}
+
+type RdmaBuildMode uint32
+
+const (
+	RdmaBuildModeBUILD_SETTERS RdmaBuildMode = 0
+	RdmaBuildModeBUILD_LEARN   RdmaBuildMode = 1
+	RdmaBuildModeBUILD_COMPARE RdmaBuildMode = 2
+	RdmaBuildModeBUILD_READ    RdmaBuildMode = 3
+)
+
 type RdmaBuildSetter uint32
 
 const (
@@ -29,6 +50,13 @@ const (
 	RdmaBuildSetterSET_INLINE      RdmaBuildSetter = 3
 	RdmaBuildSetterSET_INLINE_LIST RdmaBuildSetter = 4
 )
+
+type RdmaBuildSlot struct {
+	_       structs.HostLayout
+	Mode    uint32
+	BeginAt uint32
+	Epoch   uint32
+}
 
 type RdmaCompletionRecord struct {
 	_            structs.HostLayout
@@ -72,14 +100,15 @@ const (
 	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 11
 	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 12
 	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 13
-	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 14
-	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 15
-	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 16
-	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 17
-	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 18
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 19
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 20
-	RdmaCounterCOUNTERS              RdmaCounter = 21
+	RdmaCounterCOUNT_WQE_UNFIT       RdmaCounter = 14
+	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 15
+	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 16
+	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 17
+	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 18
+	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 19
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 20
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 21
+	RdmaCounterCOUNTERS              RdmaCounter = 22
 )
 
 type RdmaCpuState struct {
@@ -204,6 +233,9 @@ type RdmaMlx5Layout struct {
 	CqCqeSize   uint32
 	QpReady     uint32
 	QpCurPost   uint32
+	QpSqStart   uint32
+	QpSqBlocks  uint32
+	QpWrid      uint32
 }
 
 type RdmaObjectEvent uint32
@@ -342,7 +374,7 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [21]uint64
+	Counter [22]uint64
 	Dropped [17]struct {
 		_     structs.HostLayout
 		Count uint64
@@ -449,14 +481,37 @@ type RdmaThread struct {
 		Id uint64
 	}
 	Build struct {
-		_       structs.HostLayout
-		Begin   uint64
-		Qp      uint64
-		Count   uint32
-		Traps   uint32
-		Call    uint32
-		Started uint32
-		Wr      [64]struct {
+		_           structs.HostLayout
+		Begin       uint64
+		Qp          uint64
+		Count       uint32
+		Traps       uint32
+		Call        uint32
+		Started     uint32
+		Slot        uint8
+		Mode        uint8
+		Verdict     uint8
+		Pad         [5]uint8
+		First       uint32
+		AreBegin    uint32
+		AreCount    uint32
+		Umrs        uint32
+		Umr         uint32
+		Pad2        uint32
+		Invalidates uint64
+		Walk        struct {
+			_         structs.HostLayout
+			Ring      uint64
+			Wrid      uint64
+			LastId    uint64
+			Blocks    uint32
+			At        uint32
+			End       uint32
+			Wrs       uint32
+			QpNum     uint32
+			Transport int32
+		}
+		Wr [64]struct {
 			_         structs.HostLayout
 			WrId      uint64
 			Bytes     uint32
@@ -576,6 +631,7 @@ const (
 	RdmaProgBuildStart              = "build_start"
 	RdmaProgBuildUdAddr             = "build_ud_addr"
 	RdmaProgBuildWr                 = "build_wr"
+	RdmaProgBuildsFound             = "builds_found"
 	RdmaProgCallFunctionEntry       = "call_function_entry"
 	RdmaProgCallFunctionExit        = "call_function_exit"
 	RdmaProgCallFunctionSingleEntry = "call_function_single_entry"
@@ -629,11 +685,15 @@ const (
 	RdmaProgThermalApicExit         = "thermal_apic_exit"
 	RdmaProgX86PlatformIpiEntry     = "x86_platform_ipi_entry"
 	RdmaProgX86PlatformIpiExit      = "x86_platform_ipi_exit"
+	RdmaVarBuildCounts              = "build_counts"
+	RdmaVarBuildSlots               = "build_slots"
+	RdmaVarBuildsPending            = "builds_pending"
 	RdmaVarFollowForks              = "follow_forks"
 	RdmaVarLateReapNs               = "late_reap_ns"
 	RdmaVarLooking                  = "looking"
 	RdmaVarMlx5Layouts              = "mlx5_layouts"
 	RdmaVarOpen                     = "open"
+	RdmaVarPendingBuild             = "pending_build"
 	RdmaVarPendingSlot              = "pending_slot"
 	RdmaVarPollLooks                = "poll_looks"
 	RdmaVarPollSeen                 = "poll_seen"
@@ -700,6 +760,7 @@ type RdmaProgramSpecs struct {
 	BuildStart              *ebpf.ProgramSpec `ebpf:"build_start"`
 	BuildUdAddr             *ebpf.ProgramSpec `ebpf:"build_ud_addr"`
 	BuildWr                 *ebpf.ProgramSpec `ebpf:"build_wr"`
+	BuildsFound             *ebpf.ProgramSpec `ebpf:"builds_found"`
 	CallFunctionEntry       *ebpf.ProgramSpec `ebpf:"call_function_entry"`
 	CallFunctionExit        *ebpf.ProgramSpec `ebpf:"call_function_exit"`
 	CallFunctionSingleEntry *ebpf.ProgramSpec `ebpf:"call_function_single_entry"`
@@ -776,11 +837,15 @@ type RdmaMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RdmaVariableSpecs struct {
+	BuildCounts    *ebpf.VariableSpec `ebpf:"build_counts"`
+	BuildSlots     *ebpf.VariableSpec `ebpf:"build_slots"`
+	BuildsPending  *ebpf.VariableSpec `ebpf:"builds_pending"`
 	FollowForks    *ebpf.VariableSpec `ebpf:"follow_forks"`
 	LateReapNs     *ebpf.VariableSpec `ebpf:"late_reap_ns"`
 	Looking        *ebpf.VariableSpec `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
+	PendingBuild   *ebpf.VariableSpec `ebpf:"pending_build"`
 	PendingSlot    *ebpf.VariableSpec `ebpf:"pending_slot"`
 	PollLooks      *ebpf.VariableSpec `ebpf:"poll_looks"`
 	PollSeen       *ebpf.VariableSpec `ebpf:"poll_seen"`
@@ -851,11 +916,15 @@ func (m *RdmaMaps) Close() error {
 //
 // It can be passed to LoadRdmaObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RdmaVariables struct {
+	BuildCounts    *ebpf.Variable `ebpf:"build_counts"`
+	BuildSlots     *ebpf.Variable `ebpf:"build_slots"`
+	BuildsPending  *ebpf.Variable `ebpf:"builds_pending"`
 	FollowForks    *ebpf.Variable `ebpf:"follow_forks"`
 	LateReapNs     *ebpf.Variable `ebpf:"late_reap_ns"`
 	Looking        *ebpf.Variable `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
+	PendingBuild   *ebpf.Variable `ebpf:"pending_build"`
 	PendingSlot    *ebpf.Variable `ebpf:"pending_slot"`
 	PollLooks      *ebpf.Variable `ebpf:"poll_looks"`
 	PollSeen       *ebpf.Variable `ebpf:"poll_seen"`
@@ -884,6 +953,7 @@ type RdmaPrograms struct {
 	BuildStart              *ebpf.Program `ebpf:"build_start"`
 	BuildUdAddr             *ebpf.Program `ebpf:"build_ud_addr"`
 	BuildWr                 *ebpf.Program `ebpf:"build_wr"`
+	BuildsFound             *ebpf.Program `ebpf:"builds_found"`
 	CallFunctionEntry       *ebpf.Program `ebpf:"call_function_entry"`
 	CallFunctionExit        *ebpf.Program `ebpf:"call_function_exit"`
 	CallFunctionSingleEntry *ebpf.Program `ebpf:"call_function_single_entry"`
@@ -948,6 +1018,7 @@ func (p *RdmaPrograms) Close() error {
 		p.BuildStart,
 		p.BuildUdAddr,
 		p.BuildWr,
+		p.BuildsFound,
 		p.CallFunctionEntry,
 		p.CallFunctionExit,
 		p.CallFunctionSingleEntry,

@@ -41,6 +41,7 @@ const struct {
 	enum counter counter;
 	enum build_setter build_setter;
 	enum poll_mode poll_mode;
+	enum build_mode build_mode;
 	union {
 		struct wr_record wr;
 		struct post_end_record post_end;

@@ -18,6 +18,7 @@ enum counter {
 	COUNT_CQE_UNFIT,	/* CQEs that did not fit their completion: no time stamp, no index */
 	COUNT_BUILD_OVERFLOW,	/* WRs past BUILD_MAX of one builder bracket */
 	COUNT_BUILD_STRAY,	/* builder calls outside a bracket */
+	COUNT_WQE_UNFIT,	/* brackets whose WQEs were not where they had been learned to be */
 	COUNT_CQ_STATE,		/* no state for a CQ: its empty polls are unknown */
 	COUNT_INTERRUPT_DEPTH,	/* interrupts nested too deep */
 	COUNT_INTERRUPT_STRAY,	/* interrupt ends without their begin, after the gate */

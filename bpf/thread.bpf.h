@@ -30,6 +30,19 @@ struct built_wr {
 	__u16 pad[3];
 };
 
+/* A bracket's WQEs while they are read, see wqe.bpf.h. */
+struct wqe_walk {
+	__u64 ring;
+	__u64 wrid;	/* the ids of its WRs, by block */
+	__u64 last_id;
+	__u32 blocks;	/* in the ring, a power of two */
+	__u32 at;	/* index of the next WQE */
+	__u32 end;	/* index past the last */
+	__u32 wrs;	/* that the library counted */
+	__u32 qp_num;
+	__s32 transport;	/* units of 16 bytes behind the control segment, -1: unknown */
+};
+
 /* wr_start .. wr_complete or wr_abort. */
 struct build_state {
 	__u64 begin;	/* 0: not inside */
@@ -38,6 +51,18 @@ struct build_state {
 	__u32 traps;
 	__u32 call;	/* set at wr_complete */
 	__u32 started;	/* a wr_start was seen */
+	__u8 slot;	/* of the library, + 1 */
+	__u8 mode;	/* enum build_mode as it was at wr_start */
+	__u8 verdict;	/* enum build_verdict, if wr_complete posts it */
+	__u8 pad[5];
+	__u32 first;	/* index of its first WQE, while that is learned */
+	__u32 are_begin;	/* bits of words, see build_look */
+	__u32 are_count;
+	__u32 umrs;	/* calls that the WQE alone does not tell: */
+	__u32 umr;	/* of which read */
+	__u32 pad2;
+	__u64 invalidates;	/* a bit for each that is local_inv, else bind_mw */
+	struct wqe_walk walk;
 	struct built_wr wr[BUILD_MAX];
 };
 

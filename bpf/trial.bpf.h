@@ -10,7 +10,6 @@
 #define RDMATRACE_TRIAL_BPF_H
 
 #define POLL_SLOTS 128	/* poll functions, each of one process */
-#define SLOT_SHIFT 16	/* a probe's cookie: the slot's number + 1 is in this byte */
 #define TRIAL_HITS 32	/* hits recorded of one poll */
 
 enum poll_mode {

@@ -186,8 +186,8 @@ _Static_assert(sizeof(struct verbs_wc) == 48, "verbs_wc");
 _Static_assert(sizeof(struct verbs_sge) == 16, "verbs_sge");
 _Static_assert(sizeof(struct verbs_recv_wr) == 32, "verbs_recv_wr");
 
-/* enum ibv_qp_type, ibv_qp_attr_mask, ibv_wr_opcode: never renumbered. */
-enum { VERBS_QPT_UD = 4 };
+/* enum ibv_qp_type, ibv_qp_attr_mask, ibv_wr_opcode, ibv_send_flags: never renumbered. */
+enum { VERBS_QPT_RC = 2, VERBS_QPT_UC = 3, VERBS_QPT_UD = 4, VERBS_QPT_XRC_SEND = 9 };
 enum {
 	VERBS_ATTR_STATE = 1 << 0,
 	VERBS_ATTR_PORT = 1 << 5,
@@ -200,7 +200,8 @@ enum {
 	VERBS_ATTR_MIN_RNR_TIMER = 1 << 15,
 	VERBS_ATTR_DEST_QPN = 1 << 20,
 };
-enum { VERBS_WR_LOCAL_INV = 7, VERBS_WR_BIND_MW = 8 };
+enum { VERBS_WR_LOCAL_INV = 7, VERBS_WR_BIND_MW = 8, VERBS_WR_DRIVER1 = 11 };
+enum { VERBS_SEND_FENCE = 1 << 0, VERBS_SEND_SIGNALED = 1 << 1, VERBS_SEND_SOLICITED = 1 << 2 };
 enum { VERBS_QPS_RTS = 3 };
 
 #endif

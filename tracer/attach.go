@@ -83,6 +83,8 @@ type batch struct {
 	ret     bool
 	sites   []site
 	slot    *pollSlot // of a poll function: its links are taken out one by one
+	// setters: of builders, which are taken out once the WQEs tell the same
+	setters *buildSlot
 	links   []link.Link
 }
 
@@ -94,6 +96,7 @@ type attacher struct {
 	done   map[siteKey]bool
 	probes []siteReport
 	polls  []*pollSlot
+	builds []*buildSlot
 	data   []*batch // of the probes of posts and polls, which pauses take out
 	// functions are those that were to be attached: a forked child has the same.
 	functions locate.Functions
@@ -253,13 +256,19 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 	type groupKey struct {
 		program string
 		slot    *pollSlot
+		setters *buildSlot
 	}
 	groups := map[groupKey]*batch{}
 	var order []*batch
 	for _, fn := range fns {
 		probe := verbProbes[fn.Verb]
-		slot := a.pollSlot(lib, fn)
-		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie | a.kernel.layouts.cookie(lib) | slot.cookie()}
+		slot, build := a.pollSlot(lib, fn), a.buildSlot(lib, fn)
+		s := site{fn: fn, offset: fn.Offset, cookie: probe.cookie | a.kernel.layouts.cookie(lib) | slot.cookie() | build.cookie()}
+		if !isSetter(fn.Verb) {
+			build = nil
+		} else if build.reads() {
+			continue
+		}
 		if code != nil {
 			var past uint64
 			past, s.stepped = entryOffset(code, fn)
@@ -272,10 +281,10 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 			if want.program == "" {
 				continue
 			}
-			group := groupKey{want.program, slot}
+			group := groupKey{want.program, slot, build}
 			b := groups[group]
 			if b == nil {
-				b = &batch{library: lib, program: want.program, ret: want.ret, slot: slot}
+				b = &batch{library: lib, program: want.program, ret: want.ret, slot: slot, setters: build}
 			}
 			if a.done[a.key(b, s)] || b.has(s) {
 				continue

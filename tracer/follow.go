@@ -22,7 +22,8 @@ type change struct {
 	addr uint64 // of the object
 	// delay until the next look, should this one not do
 	delay time.Duration
-	slot  *pollSlot // of a pollStep, a pollLook
+	slot  *pollSlot  // of a pollStep, a pollLook
+	build *buildSlot // of a buildStep
 }
 
 type changeKind uint8
@@ -39,10 +40,11 @@ const (
 	pollStep  // a poll function's switchover goes on
 	pollLook  // its trial has new evidence
 	keepPace  // a look at what probes cost is due
+	buildStep // what is known of a library's builders may have changed
 )
 
 // holds says after which changes a process of ours stands still until it is let go.
-var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false, pollLook: false, keepPace: false}
+var holds = [...]bool{newProgram: true, newLibrary: true, newContext: true, newQP: true, newCQ: false, newLayout: false, newTarget: false, pollStep: false, pollLook: false, keepPace: false, buildStep: false}
 
 // follower places probes for what the targets do while they are traced. It
 // works beside the reader, which must not wait for it.
@@ -227,9 +229,12 @@ func (f *follower) handle(c change) (err error) {
 	if c.what == keepPace {
 		return f.keepPace()
 	}
-	if c.slot != nil {
-		if tg := f.targets.get(c.pid); tg == nil || tg.hasEnded() {
+	if c.slot != nil || c.build != nil {
+		switch tg := f.targets.get(c.pid); {
+		case tg == nil || tg.hasEnded():
 			return nil
+		case c.build != nil:
+			return f.stepBuild(c.build)
 		}
 		return f.stepPoll(c.slot, c.what)
 	}
@@ -246,10 +251,10 @@ func (f *follower) handle(c change) (err error) {
 		if err := f.tryLayouts(tg, c); err != nil && !tg.hasEnded() {
 			return fmt.Errorf("look at the queues of process %d: %w", tg.pid, err)
 		}
-		return f.tryPolls(tg)
+		return f.tryProbes(tg)
 	}
 	if c.what == newTarget {
-		return f.tryPolls(tg)
+		return f.tryProbes(tg)
 	}
 	if c.what == newQP || c.what == newCQ {
 		tg.addObject(c)
@@ -273,7 +278,12 @@ func (f *follower) handle(c change) (err error) {
 	if tg.hasEnded() {
 		return nil
 	}
-	return errors.Join(err, f.tryPolls(tg))
+	return errors.Join(err, f.tryProbes(tg))
+}
+
+// tryProbes begins with what can be observed with fewer probes than at first.
+func (f *follower) tryProbes(tg *target) error {
+	return errors.Join(f.tryPolls(tg), f.tryBuilds(tg))
 }
 
 // catchUp finds what a process that could not be held made between loading a

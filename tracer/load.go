@@ -28,6 +28,7 @@ type kernel struct {
 	layouts layouts
 	sites   siteNumbers
 	polls   pollTable
+	builds  buildTable
 	// keepEmpty: polls are observed at entry and return, also empty ones.
 	keepEmpty bool
 }

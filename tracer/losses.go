@@ -79,6 +79,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_CQE_UNFIT:       "completion entries that did not fit",
 	bpf.RdmaCounterCOUNT_BUILD_OVERFLOW:  "built work requests cut",
 	bpf.RdmaCounterCOUNT_BUILD_STRAY:     "builder calls outside a bracket",
+	bpf.RdmaCounterCOUNT_WQE_UNFIT:       "posts whose send queue entries did not fit",
 	bpf.RdmaCounterCOUNT_CQ_STATE:        "completion queues without state",
 	bpf.RdmaCounterCOUNT_INTERRUPT_DEPTH: "interrupts nested too deep",
 	bpf.RdmaCounterCOUNT_INTERRUPT_STRAY: "interrupt ends without begin",

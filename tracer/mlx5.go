@@ -44,12 +44,15 @@ func (l *layouts) cookie(lib *locate.Library) uint64 {
 	return uint64(i+1) << layoutShift
 }
 
-// cqReady says that the completion entries of a library can be read.
-func (l *layouts) cqReady(lib *locate.Library) bool {
+// ready says what of a library can be read: its completion entries, its send queues.
+func (l *layouts) ready(lib *locate.Library) (cq, qp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.files, lib.FileID)
-	return i >= 0 && l.table[i].CqReady != 0
+	if i < 0 {
+		return false, false
+	}
+	return l.table[i].CqReady != 0, l.table[i].QpReady != 0
 }
 
 // set takes what was proven of a library.
@@ -67,7 +70,8 @@ func (k *kernel) setLayout(m locate.MLX5Layout) error {
 		e.CqReady = 1
 	}
 	if m.QP.Verified {
-		e.QpCurPost = m.QP.SQCurPost
+		e.QpCurPost, e.QpSqStart = m.QP.SQCurPost, m.QP.SQStart
+		e.QpSqBlocks, e.QpWrid = m.QP.SQWQECnt, m.QP.SQWRID
 		e.QpReady = 1
 	}
 	if err := k.coll.Variables[bpf.RdmaVarMlx5Layouts].Set(l.table); err != nil {

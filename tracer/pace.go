@@ -162,13 +162,14 @@ func (f *follower) keepPace() error {
 	return err
 }
 
-// switching says that the observation of a poll function changes over, which
-// takes a moment and is not to be interrupted. A trial, which may last, is.
+// switching says that the observation of a poll function or of builders changes
+// over, which takes a moment and is not to be interrupted. A trial, which may
+// last, is.
 func (f *follower) switching() bool {
 	return slices.ContainsFunc(f.targets.list(), func(tg *target) bool {
-		return tg.attach != nil && !tg.hasEnded() && slices.ContainsFunc(tg.attach.polls, func(s *pollSlot) bool {
+		return tg.attach != nil && !tg.hasEnded() && (slices.ContainsFunc(tg.attach.polls, func(s *pollSlot) bool {
 			return s.state > pollTrying && s.state < pollSites
-		})
+		}) || slices.ContainsFunc(tg.attach.builds, func(s *buildSlot) bool { return s.state == buildClosing }))
 	})
 }
 
@@ -209,6 +210,9 @@ func (f *follower) pause() error {
 		for _, s := range tg.attach.trials() {
 			s.suspend()
 		}
+		for _, s := range tg.attach.proofs() {
+			errs = append(errs, f.kernel.setBuild(s, bpf.RdmaBuildModeBUILD_SETTERS, s.beginAt))
+		}
 		errs = append(errs, tg.attach.pause())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -231,6 +235,9 @@ func (f *follower) goOn() error {
 		errs = append(errs, tg.attach.goOn())
 		for _, s := range tg.attach.trials() {
 			errs = append(errs, f.beginTrial(s))
+		}
+		for _, s := range tg.attach.proofs() {
+			errs = append(errs, f.kernel.setBuild(s, s.mode(), s.beginAt))
 		}
 	}
 	p.paused = false

@@ -88,6 +88,7 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 		if !emptyPolls {
 			p.Found += untilLearned(lib, fn)
 		}
+		p.Found += untilProven(lib, fn)
 		cost := trap.Stepped
 		s, err := entrySite(file, fn)
 		if err != nil {
@@ -119,6 +120,14 @@ func untilLearned(lib *locate.Library, fn locate.Function) string {
 		return "; stays: " + err.Error()
 	}
 	return "; taken out once completions are seen at the " + paths[0].Why
+}
+
+// untilProven says of a builder's setters that they are taken out.
+func untilProven(lib *locate.Library, fn locate.Function) string {
+	if lib.Role&locate.RoleMLX5 == 0 || !isSetter(fn.Verb) {
+		return ""
+	}
+	return "; taken out once the send queue is seen to tell the same at wr_complete"
 }
 
 func comparePlanned(a, b PlannedProbe) int {

@@ -31,7 +31,7 @@ const (
 func (f *follower) tryPolls(tg *target) error {
 	var errs []error
 	for _, s := range tg.attach.polls {
-		if s.state != pollIdle || !f.kernel.layouts.cqReady(s.library) || s.links[bpf.RdmaProgPollEnter] == nil {
+		if cq, _ := f.kernel.layouts.ready(s.library); !cq || s.state != pollIdle || s.links[bpf.RdmaProgPollEnter] == nil {
 			continue
 		}
 		s.state = pollUnused

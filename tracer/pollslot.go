@@ -198,19 +198,23 @@ func (k *kernel) pollCount(name string, s *pollSlot) (uint32, error) {
 
 // pollsPending counts the threads inside a poll whose return has yet to report.
 func (k *kernel) pollsPending(s *pollSlot) (uint64, error) {
+	return k.pending(bpf.RdmaProgPollsFound, bpf.RdmaVarPendingSlot, bpf.RdmaVarPollsPending, s.index)
+}
+
+// pending lets a program count the threads inside a call of a slot.
+func (k *kernel) pending(program, slot, counter string, index int) (n uint64, err error) {
 	vars := k.coll.Variables
-	if err := vars[bpf.RdmaVarPendingSlot].Set(uint32(s.index + 1)); err != nil {
-		return 0, fmt.Errorf("count the polls under way: %w", err)
+	if err = vars[slot].Set(uint32(index + 1)); err == nil {
+		err = vars[counter].Set(uint64(0))
 	}
-	if err := vars[bpf.RdmaVarPollsPending].Set(uint64(0)); err != nil {
-		return 0, fmt.Errorf("count the polls under way: %w", err)
+	if err == nil {
+		err = k.eachTask(program)
 	}
-	if err := k.eachTask(bpf.RdmaProgPollsFound); err != nil {
-		return 0, fmt.Errorf("count the polls under way: %w", err)
+	if err == nil {
+		err = vars[counter].Get(&n)
 	}
-	var n uint64
-	if err := vars[bpf.RdmaVarPollsPending].Get(&n); err != nil {
-		return 0, fmt.Errorf("count the polls under way: %w", err)
+	if err != nil {
+		return 0, fmt.Errorf("count the calls under way: %w", err)
 	}
 	return n, nil
 }

@@ -157,7 +157,7 @@ func (ts *targets) close() error {
 func (ts *targets) notes() []string {
 	var out []string
 	for _, tg := range ts.list() {
-		for _, n := range slices.Concat(tg.notes, tg.pollNotes()) {
+		for _, n := range slices.Concat(tg.notes, tg.pollNotes(), tg.buildNotes()) {
 			out = append(out, fmt.Sprintf("process %d: %s", tg.pid, n))
 		}
 	}

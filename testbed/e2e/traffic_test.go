@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
 
@@ -46,10 +47,38 @@ func TestPrograms(t *testing.T) {
 			if int64(len(wrs)) != tr.Latency.Count {
 				t.Errorf("%d work requests matched, %d in the report", len(wrs), tr.Latency.Count)
 			}
+			if strings.HasPrefix(c.argv, "ib_") && !strings.Contains(c.argv, "old_post_send") {
+				tr.readsQueue(t)
+			}
 			if len(wrs) < 20 { // of 2000 completions: write_bw completes one in 100
 				t.Errorf("only %d work requests were measured: %+v", len(wrs), tr.WRs)
 			}
 		})
+	}
+}
+
+// readsQueue fails the test unless the latest work requests by builders took four
+// traps at most: wr_start, entry and return of wr_complete, and the completion.
+func (tr *traced) readsQueue(t *testing.T) {
+	t.Helper()
+	const latest = 20
+	var posts, completions int
+	for i := len(tr.events) - 1; i >= 0 && min(posts, completions) < latest; i-- {
+		switch e := &tr.events[i]; {
+		case e.Kind == event.KindPostEnd && e.Flags&event.WRBuilder != 0 && posts < latest:
+			posts++
+			if e.Verb.Traps > 3 || e.Verb.Result == 0 && e.Verb.Count == 0 {
+				t.Fatalf("a post of %d work requests took %d traps; %q", e.Verb.Count, e.Verb.Traps, tr.ctx.Notes)
+			}
+		case e.Kind == event.KindCompletion && e.Verb.Opcode < 128 && completions < latest:
+			completions++
+			if e.Verb.Traps > 1 {
+				t.Fatalf("a completion took %d traps; %q", e.Verb.Traps, tr.ctx.Notes)
+			}
+		}
+	}
+	if min(posts, completions) < latest {
+		t.Errorf("%d posts by builders and %d completions in all", posts, completions)
 	}
 }
 
