@@ -63,16 +63,17 @@ func main() {
 	rounds := flag.Int("rounds", 3, "`times` that each way is measured")
 	window := flag.Duration("window", 500*time.Millisecond, "of each measurement")
 	only := flag.String("only", "", "run the workloads whose command contains `TEXT`")
+	api := flag.String("api", "", "of those that are run with both, run only `builders` or post_send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *rounds, *window, *only); err != nil {
+	if err := run(ctx, *rounds, *window, *only, *api); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int, window time.Duration, only string) error {
+func run(ctx context.Context, rounds int, window time.Duration, only, onlyAPI string) error {
 	trap, err := calibrate.Run(ctx)
 	if err != nil {
 		return err
@@ -89,7 +90,8 @@ func run(ctx context.Context, rounds int, window time.Duration, only string) err
 			if api == "post_send" && !w.alone {
 				argv = append(argv, "--use_old_post_send")
 			}
-			if name := w.name(argv); ctx.Err() != nil || !strings.Contains(name, only) || w.alone && api == "builders" {
+			if name := w.name(argv); ctx.Err() != nil || !strings.Contains(name, only) ||
+				w.alone && api == "builders" || !w.alone && onlyAPI != "" && api != onlyAPI {
 				continue
 			}
 			b := bench{workload: w, argv: argv, builders: api == "builders", rounds: rounds, window: window, hit: trap.Emulated.Pair / 2}
