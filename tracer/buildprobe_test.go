@@ -171,7 +171,7 @@ func TestBuilders(t *testing.T) {
 	d := startDevice(t)
 	pid, rec := recordCommand(t, onDevice(buildersArgv(t, "count=1500", "pause=500000")...))
 	rows := d.stop()
-	rec.lossless(t)
+	rec.sawAllVerbs(t)
 	brackets := rec.brackets(t)
 	read, blind := rightWRs(t, brackets, rows, pid, true)
 	datagrams(t, brackets)

@@ -105,6 +105,7 @@ var verbCounters = []string{
 	"dropped: work request", "dropped: post end", "dropped: completion", "work requests unreadable",
 	"completions unreadable", "completion entries that did not fit", "completion queues without state", "polls cut",
 	"polls failed", "threads without storage", "hits on a poll's path without a completion",
+	"built work requests cut", "posts whose send queue entries did not fit",
 }
 
 // sawAllVerbs fails the test if any of that happened. Of the scheduler's and the
