@@ -19,7 +19,12 @@ import (
 func disturbed(t *testing.T, disturb func(t *testing.T, client int)) *traced {
 	t.Helper()
 	inGuest(t)
-	p := startPair(t, "ib_send_lat -x 0 -F -n 100")
+	return disturbedPair(t, "ib_send_lat -x 0 -F -n 100", disturb)
+}
+
+func disturbedPair(t *testing.T, argv string, disturb func(t *testing.T, client int)) *traced {
+	t.Helper()
+	p := startPair(t, argv)
 	disturb(t, p.client.Process.Pid)
 	tr := startTrace(t, "-p", strconv.Itoa(p.client.Process.Pid))
 	p.relay.release()
