@@ -3,8 +3,10 @@
  *   vm-duty RUN_US PERIOD_US       computes for RUN_US from every PERIOD_US on, at
  *                                  real-time priority; says "ready", and at SIGTERM
  *                                  when it did: begin end, CLOCK_MONOTONIC ns
- *   vm-flood FROM TO COUNT EACH_US sends COUNT small UDP datagrams every EACH_US
- *                                  from one IPv4 address to another
+ *   vm-flood FROM TO COUNT EACH_US [TURN_US]
+ *                                  sends COUNT small UDP datagrams every EACH_US
+ *                                  from one IPv4 address to another: all the time, or
+ *                                  every other TURN_US, and says when as vm-duty does
  * One program: its name says what it does.
  */
 #include <arpa/inet.h>
@@ -41,6 +43,12 @@ static void on_term(int sig)
 	stop = sig;
 }
 
+static void say_turns(int n)
+{
+	for (int i = 0; i < n; i++)
+		printf("%llu %llu\n", (unsigned long long)turns[i].begin, (unsigned long long)turns[i].end);
+}
+
 static int duty(uint64_t run, uint64_t period)
 {
 	struct sched_param param = { .sched_priority = 10 };
@@ -62,17 +70,26 @@ static int duty(uint64_t run, uint64_t period)
 		while (turns[n].end < turns[n].begin + run);
 		n++;
 	}
-	for (int i = 0; i < n; i++)
-		printf("%llu %llu\n", (unsigned long long)turns[i].begin, (unsigned long long)turns[i].end);
+	say_turns(n);
 	return 0;
 }
 
-static int flood(const char *from, const char *to, long count, uint64_t each)
+/* Sends until the time is over; too much for it: the pauses go first. */
+static void send_until(int out, long count, uint64_t each, uint64_t end)
+{
+	char bytes[64] = "";
+
+	for (uint64_t at = now(); !stop && at < end; at = at + each < now() ? now() : at + each) {
+		sleep_until(at);
+		for (long i = 0; i < count; i++)
+			(void)!send(out, bytes, sizeof(bytes), 0);
+	}
+}
+
+static int flood(const char *from, const char *to, long count, uint64_t each, uint64_t turn)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET }, b = { .sin_family = AF_INET, .sin_port = htons(9) };
-	int out = socket(AF_INET, SOCK_DGRAM, 0), in = socket(AF_INET, SOCK_DGRAM, 0);
-	char bytes[64] = "";
-	uint64_t at;
+	int out = socket(AF_INET, SOCK_DGRAM, 0), in = socket(AF_INET, SOCK_DGRAM, 0), n = 0;
 
 	/* Somebody has that port, who never reads: no errors are sent back. */
 	if (inet_pton(AF_INET, from, &a.sin_addr) != 1 || inet_pton(AF_INET, to, &b.sin_addr) != 1 ||
@@ -81,13 +98,19 @@ static int flood(const char *from, const char *to, long count, uint64_t each)
 		perror("flood");
 		return 1;
 	}
-	for (at = now();; at += each) {
-		for (long i = 0; i < count; i++)
-			(void)!send(out, bytes, sizeof(bytes), 0);
-		if (at + each < now()) /* too much for it: the pauses go first */
-			at = now() - each;
-		sleep_until(at + each);
+	signal(SIGTERM, on_term);
+	puts("ready");
+	fflush(stdout);
+	if (!turn)
+		send_until(out, count, each, UINT64_MAX);
+	while (!stop && n < TURNS) {
+		turns[n].begin = now();
+		send_until(out, count, each, turns[n].begin + turn);
+		turns[n].end = now();
+		sleep_until(turns[n++].end + turn);
 	}
+	say_turns(n);
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -96,8 +119,8 @@ int main(int argc, char **argv)
 
 	if (!strcmp(name, "vm-duty") && argc == 3)
 		return duty(atol(argv[1]) * 1000, atol(argv[2]) * 1000);
-	if (!strcmp(name, "vm-flood") && argc == 5)
-		return flood(argv[1], argv[2], atol(argv[3]), atol(argv[4]) * 1000);
-	fprintf(stderr, "usage: vm-duty RUN_US PERIOD_US | vm-flood FROM TO COUNT EACH_US\n");
+	if (!strcmp(name, "vm-flood") && (argc == 5 || argc == 6))
+		return flood(argv[1], argv[2], atol(argv[3]), atol(argv[4]) * 1000, argc == 6 ? atol(argv[5]) * 1000 : 0);
+	fprintf(stderr, "usage: vm-duty RUN_US PERIOD_US | vm-flood FROM TO COUNT EACH_US [TURN_US]\n");
 	return 2;
 }

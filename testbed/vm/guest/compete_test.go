@@ -89,47 +89,6 @@ func (r *report) by(cause, name string) (ns int64) {
 	return ns
 }
 
-// TestFlood sends datagrams to the NIC whose interrupts the client's CPU takes:
-// irq-on-top grows with them, software does not. Runs with and without it take
-// turns: those of an emulated guest differ by a third.
-func TestFlood(t *testing.T) {
-	inGuest(t)
-	takeInterrupts(t, "eth1", busyCPU)
-	var onTop, software [2]int64 // without, with
-	for range 2 {
-		for i, disturb := range []func(*testing.T, int){bound, flood} {
-			got := disturbedPair(t, "ib_send_lat -x 0 -F -n 60", disturb)
-			ns, _ := got.both("interrupt.irq-on-top")
-			onTop[i] += ns
-			software[i] += got.Classes.Software.TotalNS + got.Received.Classes.Software.TotalNS
-		}
-	}
-	grown, more := onTop[1]-onTop[0], software[1]-software[0]
-	// Software grows as well, by what it takes to record a handler and to come back
-	// from it: in an emulated guest that is up to half as long as the handlers.
-	said := fmt.Sprintf("irq-on-top %d ns, with the flood %d ns; software %d ns and %d ns", onTop[0], onTop[1], software[0], software[1])
-	t.Log(said)
-	if 2*onTop[1] < 3*onTop[0] || more > grown {
-		t.Error("irq-on-top does not grow, or software does: " + said)
-	}
-	feature("flood of interrupts", "irq-on-top %.1f times as long", float64(onTop[1])/float64(max(onTop[0], 1)))
-}
-
-// bound puts the client onto its CPU, and flood sends datagrams to it beside.
-func bound(t *testing.T, client int) { bind(t, client, busyCPU) }
-
-func flood(t *testing.T, client int) {
-	bound(t, client)
-	datagrams(t)
-}
-
-// datagrams come to the client's CPU until the test is over.
-func datagrams(t *testing.T) {
-	flood := command(binary(t, "vm-flood"), "10.77.0.1", "10.77.0.2", "10", "500")
-	flood.start(t)
-	bind(t, flood.Process.Pid, freeCPU)
-}
-
 // takeInterrupts has a CPU handle all interrupts of a network device.
 func takeInterrupts(t *testing.T, device string, cpu int) {
 	t.Helper()
