@@ -72,7 +72,7 @@ func (tr *traced) readsQueue(t *testing.T) {
 			}
 		case e.Kind == event.KindCompletion && e.Verb.Opcode < 128 && completions < latest:
 			completions++
-			if e.Verb.Traps > 1 {
+			if e.Verb.Begin == 0 && e.Verb.Traps > 1 { // it was seen where it is consumed
 				t.Fatalf("a completion took %d traps; %q", e.Verb.Traps, tr.ctx.Notes)
 			}
 		}
