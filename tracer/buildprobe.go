@@ -34,6 +34,9 @@ const (
 
 // tryBuilds begins with the builders of a process whose send queues are found.
 func (f *follower) tryBuilds(tg *target) error {
+	if f.pace.limit > 0 {
+		return nil // not shown to work with pauses yet: docs/known-issues.md
+	}
 	var errs []error
 	for _, s := range tg.attach.builds {
 		if _, qp := f.kernel.layouts.ready(s.library); qp && s.state == buildIdle {
