@@ -51,6 +51,37 @@ func TestShareIsInTurn(t *testing.T) {
 	}
 }
 
+// A transfer without bytes that came later ends nothing: it takes no turn.
+func TestShareBesideNotifications(t *testing.T) {
+	const rate, size, posted = 1 << perByteBits, 1000, 5000 // 1 ns a byte
+	var p portTraffic
+	p.enter(transfer{done: 1, bytes: 1, queue: 1})
+	for i := range uint64(10) {
+		done := posted + size*(i+1)
+		p.enter(transfer{done: done, posted: posted, bytes: size, queue: 2})
+		p.enter(transfer{done: done, posted: posted + 1, queue: 3})
+	}
+	if got := p.share(heldUp{queue: 1, posted: posted, begin: posted, end: posted + 10*size, bytes: size}, rate, 0); got != 10*size {
+		t.Errorf("%d ns, want %d", got, 10*size)
+	}
+}
+
+// A walk ends at shareReach, also where what is there was stuck.
+func TestShareEndsAtItsReach(t *testing.T) {
+	const rate, size = 1 << perByteBits, 1000 // 1 ns a byte
+	var p portTraffic
+	p.enter(transfer{done: 1, bytes: 1, queue: 1})
+	for i := range uint64(4 * shareReach) {
+		// What follows the reach would be none: the walk would see it.
+		t := transfer{done: size * (i + 1), bytes: size, queue: 2, stuck: i%(shareReach+1) == shareReach || i > shareReach}
+		p.enter(t)
+	}
+	end := uint64(size * 4 * shareReach)
+	if got := p.share(heldUp{queue: 1, posted: end, begin: 1, end: end, bytes: size}, rate, 0); got < end*9/10 {
+		t.Errorf("%d ns, want about %d: extrapolated at the reach", got, end)
+	}
+}
+
 // A transfer was overtaken if another queue pair posted when half of its time had passed,
 // and was done before it, with as many bytes on the same way.
 func TestOvertaken(t *testing.T) {

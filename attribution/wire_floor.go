@@ -125,7 +125,7 @@ func (f *floor) learn(ahead, others, size, wire uint64) {
 }
 
 // certain says whether m may teach: it was done, give or take half its doubt,
-// when it is said to have been, to 1 us or a tenth of what the quickest took.
+// when it is said to have been, to what is sharp or a tenth of what the quickest took.
 // What m itself took must not matter: else the slow ones alone would teach
 // where the doubt of all is the same, and the floor would be theirs.
 func (f *floor) certain(m *measured) bool {
@@ -139,12 +139,15 @@ func (f *floor) certain(m *measured) bool {
 }
 
 const (
-	// sharp enough to teach any floor is half a doubt of so many ns. Where nearly
-	// none is as sharp, and no floor is found, twice that, and twice again, is.
+	// sharp enough to teach any floor is half a doubt of so many ns. Where after
+	// settledWRs no floor is found, twice that is, and after twice as many twice again:
+	// mostly since few are as sharp. Where that is not why, it changes nothing that
+	// sharper ones would not have told.
 	sharp     = 1_000
 	bluntMost = 2
-	// of the WRs of a floor that many have taught one in so many does.
-	settledSample = 8
+	// of the WRs of a floor that many have taught one in so many does: a prime, as jobs
+	// post in rounds of even numbers, and one place of them would teach for all.
+	settledSample = 7
 )
 
 // wants says whether the WR seen last is to teach, if it can.

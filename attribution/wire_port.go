@@ -99,7 +99,7 @@ func (p *portTraffic) kept() uint64 { return min(p.count, uint64(len(p.ring))) }
 // heldUp is when a WR was to be sent, and was held up by what may have been the port.
 type heldUp struct {
 	queue      int32  // the WR's queue pair
-	posted     uint64 // it
+	posted     uint64 // when the WR was
 	begin, end uint64
 	own        uint64 // ns that the port worked for that queue pair
 	bytes      uint64 // which that queue pair had to send
@@ -122,6 +122,9 @@ func (p *portTraffic) share(s heldUp, rate perByte, base uint64) uint64 {
 	first, last := p.newest(end), p.newest(begin)
 	for i := last; i > first; i-- {
 		t := p.at(i - 1)
+		if last-i > shareReach {
+			return mulDiv(rate.of(others), end-begin, max(t.done-begin, 1))
+		}
 		if t.done-begin > s.own+withSlack(rate.of(all+t.bytes))+rate.of(t.bytes)/2+base {
 			break
 		}
@@ -130,7 +133,7 @@ func (p *portTraffic) share(s heldUp, rate perByte, base uint64) uint64 {
 				continue
 			}
 			bytes := t.bytes
-			if t.posted > s.posted {
+			if t.posted > s.posted && bytes > 0 {
 				if bytes = p.inTurn(t, s.bytes); bytes == 0 {
 					break
 				}
@@ -138,9 +141,6 @@ func (p *portTraffic) share(s heldUp, rate perByte, base uint64) uint64 {
 			others += bytes
 		}
 		all += t.bytes
-		if last-i == shareReach {
-			return mulDiv(rate.of(others), end-begin, max(t.done-begin, 1))
-		}
 	}
 	return rate.of(others)
 }

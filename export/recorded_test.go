@@ -97,12 +97,13 @@ func TestRecorded(t *testing.T) {
 func TestRecordedInHostileOrder(t *testing.T) {
 	for _, r := range readRecorded(t) {
 		want := render(t, JSON, r.report(r.events))
+		rng := rand.New(rand.NewPCG(1, uint64(len(r.events))))
 		for name, late := range map[string]func(*event.Event) uint64{
-			"as they came": func(*event.Event) uint64 { return 0 },
+			"by time": func(*event.Event) uint64 { return 0 },
 			"in reverse": func(e *event.Event) uint64 {
 				return attribution.DefaultWatermark - 1 - e.Time%(attribution.DefaultWatermark/2)*2
 			},
-			"at random": func(*event.Event) uint64 { return rand.Uint64N(attribution.DefaultWatermark) },
+			"at random": func(*event.Event) uint64 { return rng.Uint64N(attribution.DefaultWatermark) },
 		} {
 			t.Run(r.name+", "+name, func(t *testing.T) {
 				if got := render(t, JSON, r.report(arrive(r.events, late))); got != want {

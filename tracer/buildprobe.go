@@ -126,11 +126,12 @@ func bracketBegin(notBegin, notCount uint32) (uint32, error) {
 	return uint32(at), nil
 }
 
-// keepSetters leaves the builders to their probes.
+// keepSetters leaves the builders to their probes. A bracket that began while they
+// were read is read to its end.
 func (f *follower) keepSetters(s *buildSlot, why error) error {
 	s.state, s.why = buildKept, why.Error()
 	f.log().Debug("builders", "pid", s.attach.pid, "library", s.library.Path, "kept at the setters", s.why)
-	return f.kernel.setBuild(s, s.mode(), 0)
+	return f.kernel.setBuild(s, s.mode(), s.beginAt)
 }
 
 // closeSetters takes the setters' probes out once no bracket is under way that needs them.
@@ -162,18 +163,19 @@ func (f *follower) closeSetters(s *buildSlot) error {
 // putSettersBack returns to the setters: the send queue was not as it had been.
 // Brackets that begin before they are all in are read still.
 func (f *follower) putSettersBack(s *buildSlot, counts bpf.RdmaBuildCounts) error {
-	s.state = buildKept
-	s.why = fmt.Sprintf("the send queue could not be read in %d of %d posts", counts.Unfit, counts.Unfit+counts.Read)
+	why := fmt.Errorf("the send queue could not be read in %d of %d posts", counts.Unfit, counts.Unfit+counts.Read)
 	fns := s.attach.setters(s)
 	for key := range s.attach.done {
 		if isSetterOf(fns, s, key) {
 			delete(s.attach.done, key)
 		}
 	}
+	s.state = buildKept // attach leaves out the setters of what is read
 	if _, err := s.attach.attach(fns); err != nil {
-		return err // what can be read is better than nothing
+		s.state = buildReading // what can be read is better than nothing; it is not looked at any more
+		return fmt.Errorf("put the probes of setters into process %d again, as %w: %w", s.attach.pid, why, err)
 	}
-	return f.keepSetters(s, errors.New(s.why))
+	return f.keepSetters(s, why)
 }
 
 // setters are the functions of the slot that the WQEs tell of.

@@ -160,12 +160,13 @@ func (t *tracing) finishCapture(last *event.Context) error {
 	if t.failed != nil {
 		return t.failed
 	}
+	stalled := t.spool.stalled() // while it was traced, not what Close may wait
 	if err := t.writer.Close(last); err != nil {
 		return err
 	}
-	if d := t.spool.stalled(); d > 0 {
+	if stalled > 0 {
 		fmt.Fprintf(t.stderr, "rdmatrace: --output: %s takes data too slowly: the trace waited %v for it, for which records may have been dropped; write it to something faster\n",
-			printable(t.capture), d.Round(time.Millisecond))
+			printable(t.capture), stalled.Round(time.Millisecond))
 	}
 	return t.spool.Close()
 }

@@ -47,11 +47,11 @@ func (d *device) watchBoth(t *trial, calmJob, job string, completions int, fault
 // What others of the machine did meanwhile is scheduling, and left out. But others
 // leave cold caches behind, the more the longer the job slept for its faults, and a
 // virtual CPU that stands still is software to the guest: on a machine that is not
-// idle, as the one of make test may be, the median is up to twice as long.
+// idle, as the one of make test may be, the median is up to two and a half times as long.
 func sameElsewhere(t *trial, calm, s *seen, hit func(w *measuredWR) bool) {
 	t.Helper()
 	rest := where(s.wrs, func(w *measuredWR) bool { return !hit(w) })
-	quantiles, more := []float64{0.5}, int64(200)
+	quantiles, more := []float64{0.5}, int64(150)
 	if wholeOracle() {
 		quantiles, more = []float64{0.5, 0.9}, 10
 	}
