@@ -30,6 +30,16 @@ func (r *recording) counter(t *testing.T, name string) uint64 {
 	return 0
 }
 
+// nonzero are the counters that counted something.
+func (r *recording) nonzero() (out []event.Counter) {
+	for _, c := range r.context.Counters {
+		if c.Value != 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // lossless fails the test if anything was dropped, missed or unreadable. A
 // switch that had to be inferred is none of these: the machine did not tell it.
 func (r *recording) lossless(t *testing.T) {
