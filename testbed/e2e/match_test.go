@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 	"github.com/rdmatrace/rdmatrace/testbed/softmlx5/truth"
 )
 
@@ -36,16 +37,9 @@ type measuredWR struct {
 // measured, sends first, in the order of their queues.
 func (tr *traced) measure() []measuredWR {
 	var out []measuredWR
-	engine := attribution.New(attribution.Config{
-		Devices: tr.ctx.Devices, Cost: tr.ctx.Cost, Arch: tr.ctx.Host.Arch,
-		Observe: func(w *attribution.WR, s []attribution.Segment) {
-			out = append(out, measuredWR{WR: *w, Segments: slices.Clone(s)})
-		},
+	outcome.Observe(tr.events, tr.ctx, func(w *attribution.WR, s []attribution.Segment) {
+		out = append(out, measuredWR{WR: *w, Segments: slices.Clone(s)})
 	})
-	for i := range tr.events {
-		engine.Add(&tr.events[i])
-	}
-	engine.Finish(tr.ctx)
 	slices.SortStableFunc(out, func(a, b measuredWR) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.QPNum, b.QPNum), cmp.Compare(a.Index, b.Index))
 	})

@@ -109,9 +109,6 @@ func TestOracleErrors(t *testing.T) {
 		d := spinning(t.T, "LAT_NS=4000", "ERR_EVERY=50")
 		got, queues := wholeLife(t, d, "oracle-receiver links=2 depth=4 receives=8 count=400")
 		s := see(t, got, queues)
-		if s.WRs.Lost != 0 {
-			return // said, and asked for again
-		}
 		posted, good, failed := int64(0), int64(0), int64(0)
 		for q, rows := range queues {
 			for _, r := range rows {

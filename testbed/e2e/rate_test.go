@@ -43,7 +43,7 @@ func fullRate(t *testing.T, n int) time.Duration {
 	got := tr.summary(t)
 	got.balance(t)
 	send := got.Kinds["send"]
-	dropped := got.Losses["dropped: work request"]
+	dropped := got.dropped()["work request"]
 	n1, n2, n3 := len(used)/4, len(used)/2, len(used)*9/10
 	first, second := most(used[n1:n2]), most(used[n2:n3])
 	t.Logf("%d work requests in %.1f s: %+v; %d records of them dropped; %d, then %d, at most %d kB",

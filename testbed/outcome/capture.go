@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/capture"
 	"github.com/rdmatrace/rdmatrace/event"
 )
@@ -35,6 +36,16 @@ func ReadCapture(path string) ([]event.Event, *event.Context, error) {
 		}
 		events = append(events, e)
 	}
+}
+
+// Observe analyses a capture again, as rdmatrace did, and shows every work request
+// that was measured.
+func Observe(events []event.Event, ctx *event.Context, observe func(*attribution.WR, []attribution.Segment)) {
+	engine := attribution.New(attribution.Config{Devices: ctx.Devices, Cost: ctx.Cost, Arch: ctx.Host.Arch, Observe: observe})
+	for i := range events {
+		engine.Add(&events[i])
+	}
+	engine.Finish(ctx)
 }
 
 // Completions is how many the capture under way holds; see Count.

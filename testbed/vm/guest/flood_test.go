@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
+	"github.com/rdmatrace/rdmatrace/testbed/outcome"
 )
 
 // TestFlood sends datagrams to the NIC whose interrupts the client's CPU takes, every
@@ -63,34 +64,27 @@ const drained = 20_000_000
 // inTurns analyses the capture again, and tells the work requests between turns from
 // those that were posted and reaped in one.
 func (got *traced) inTurns(turns [][2]uint64) (between, in hosted) {
-	engine := attribution.New(attribution.Config{
-		Devices: got.ctx.Devices, Cost: got.ctx.Cost, Arch: got.ctx.Host.Arch,
-		Observe: func(w *attribution.WR, segments []attribution.Segment) {
-			of := &between
-			for i, turn := range turns {
-				switch {
-				case w.PostBegin >= turn[0] && w.Reap <= turn[1]:
-					of = &in
-				case w.PostBegin < turn[1]+drained && w.Reap > turn[0]:
-					return
-				case i == 0 && w.PostBegin < turn[0]:
-					return // the first one's caches are cold
-				}
+	outcome.Observe(got.events, got.ctx, func(w *attribution.WR, segments []attribution.Segment) {
+		of := &between
+		for i, turn := range turns {
+			switch {
+			case w.PostBegin >= turn[0] && w.Reap <= turn[1]:
+				of = &in
+			case w.PostBegin < turn[1]+drained && w.Reap > turn[0]:
+				return
+			case i == 0 && w.PostBegin < turn[0]:
+				return // the first one's caches are cold
 			}
-			of.n++
-			for _, s := range segments {
-				switch {
-				case s.Cause == attribution.IRQOnTop:
-					of.onTop += int64(s.End - s.Begin)
-				case s.Cause.Class() == attribution.Software:
-					of.software += int64(s.End - s.Begin)
-				}
+		}
+		of.n++
+		for _, s := range segments {
+			switch {
+			case s.Cause == attribution.IRQOnTop:
+				of.onTop += int64(s.End - s.Begin)
+			case s.Cause.Class() == attribution.Software:
+				of.software += int64(s.End - s.Begin)
 			}
-		},
+		}
 	})
-	for i := range got.events {
-		engine.Add(&got.events[i])
-	}
-	engine.Finish(got.ctx)
 	return between, in
 }
