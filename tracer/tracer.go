@@ -124,6 +124,8 @@ type Tracer struct {
 	losses      lossMeter
 	stacks      *stackKeeper
 	window      event.Window
+	closing     uint64        // when the gate was about to close
+	latest      uint64        // of the events
 	steal       time.Duration // during the window; before it ends, what there was when it began
 	host        event.Host
 	devices     *facts.Devices
@@ -267,11 +269,15 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 	if err := t.reader.finish(t.take(sink)); err != nil {
 		return err
 	}
+	// Whoever closed the gate may have waited for a CPU since: the window is not
+	// longer than what was observed in it, and ends with its last event at least.
+	t.window.End = min(t.window.End, max(t.closing, t.latest))
 	return t.reportLosses(sink)
 }
 
 // shut closes the gate, which ends the window.
 func (t *Tracer) shut() error {
+	t.closing = monotonic()
 	if err := t.kernel.setOpen(false); err != nil {
 		return err
 	}
@@ -351,6 +357,7 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 		}
 		t.targets.work.note(e)
 		t.lines.watch(e)
+		t.latest = max(t.latest, e.Time)
 		return sink(e)
 	}
 }

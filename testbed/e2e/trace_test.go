@@ -135,6 +135,11 @@ func (tr *tracing) result(t *testing.T) *traced {
 	if got.events, got.ctx, err = outcome.ReadCapture(tr.capture); err != nil {
 		t.Fatal(err)
 	}
+	for i := range got.events {
+		if e := &got.events[i]; e.Time > got.ctx.Window.End {
+			t.Fatalf("a %v is %d ns after the end of the window", e.Kind, e.Time-got.ctx.Window.End)
+		}
+	}
 	return got
 }
 
