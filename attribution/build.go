@@ -104,6 +104,7 @@ func (a *aggregates) incidentReport(median int64, called *renaming, names *namin
 		i := Incident{
 			Cause:   called[s.key.cause],
 			Who:     names.culprit(&s.key.who),
+			Cgroup:  names.cgroup(s.cgroup),
 			Begin:   s.begin,
 			End:     s.end,
 			WRs:     s.wrs,
@@ -114,7 +115,7 @@ func (a *aggregates) incidentReport(median int64, called *renaming, names *namin
 		for _, seg := range s.worst.m.segments {
 			i.Timeline = append(i.Timeline, Segment{
 				Cause: called[seg.cause], Begin: seg.begin, End: seg.end,
-				Who: names.culprit(&seg.who), TID: seg.tid, CPU: seg.cpu,
+				Who: names.culprit(&seg.who), Cgroup: names.cgroup(seg.who.cgroup), TID: seg.tid, CPU: seg.cpu,
 			})
 		}
 		list = append(list, i)

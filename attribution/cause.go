@@ -12,7 +12,8 @@ const maxWho = 2048
 // whoShown is how many culprits of a cause are named in a Report.
 const whoShown = 8
 
-// whoKey is a culprit of a cause. Threads of a process count as the process.
+// whoKey is a culprit of a cause. Threads of a process count as the process,
+// wherever it is moved: its cgroup is kept beside the key.
 type whoKey struct {
 	cause Cause
 	who   culprit
@@ -28,9 +29,10 @@ func newWhoKey(cause Cause, who *culprit) whoKey {
 }
 
 type whoSum struct {
-	ns    uint64
-	count int64
-	last  int64 // the WR counted last
+	ns     uint64
+	count  int64
+	last   int64  // the WR counted last
+	cgroup uint64 // that it was in last; 0: unknown
 }
 
 // culprits sums what was charged to whom.
@@ -62,6 +64,9 @@ func (c *culprits) add(s *segment, wr int64) {
 	if sum.last != wr {
 		sum.last = wr
 		sum.count++
+	}
+	if s.who.cgroup != 0 {
+		sum.cgroup = s.who.cgroup
 	}
 }
 
@@ -112,6 +117,7 @@ func (c *culprits) report(called *renaming, names *naming) (r [numCauses][]Culpr
 		}
 		m.TotalNS += int64(sum.ns)
 		m.Count += sum.count
+		m.Cgroup = names.oneOf(m.Cgroup, sum.cgroup)
 	}
 	var folded [numCauses]Culprit
 	for i, sum := range c.folded {

@@ -39,6 +39,7 @@ type stall struct {
 	worstDelay uint64 // of a single WR: the rank of the incident
 	worst      storedWR
 	stored     bool
+	cgroup     uint64 // of the culprit, when it was seen last; 0: unknown
 }
 
 // storedWR is the copy of a WR and its segments.
@@ -107,6 +108,7 @@ func (c *incidents) add(m *measured, segments []segment, queue int32, wr int64) 
 			continue
 		}
 		key := incidentKey{cause: s.cause, who: s.who, tid: s.tid, queue: -1}
+		key.who.cgroup = 0
 		if rule.wire {
 			key.tid, key.queue = 0, queue
 		}
@@ -131,6 +133,9 @@ func (c *incidents) delay(key incidentKey, m *measured, segments []segment, s *s
 	}
 	stall.lastDelay += s.end - s.begin
 	stall.worstDelay = max(stall.worstDelay, stall.lastDelay)
+	if s.who.cgroup != 0 {
+		stall.cgroup = s.who.cgroup
+	}
 	// What cannot be among the worst needs no copy of its WR.
 	if stall.worstDelay >= c.least && (!stall.stored || m.latency() > stall.worst.m.latency()) {
 		stall.worst.keep(m, segments)

@@ -110,10 +110,13 @@ type naming struct {
 	arch    string
 	lines   map[uint32]string
 	threads map[uint32]string
+	cgroups map[uint64]string
+	own     map[uint64]bool // cgroups of targets
 }
 
 func newNaming(ctx *event.Context) *naming {
 	n := &naming{arch: ctx.Host.Arch, lines: make(map[uint32]string), threads: make(map[uint32]string)}
+	n.nameCgroups(ctx)
 	for _, line := range ctx.IRQs {
 		n.lines[line.Line] = line.Name
 	}

@@ -26,7 +26,7 @@ func (tl *timelines) occupy(r *schedRecord) {
 		if on.len() > 0 {
 			begin = on.last().begin
 		}
-		tl.pushOccupant(on, occupant{begin: begin, tid: r.PrevTID, pid: r.PrevPID, comm: r.PrevComm})
+		tl.pushOccupant(on, occupant{begin: begin, tid: r.PrevTID, pid: r.PrevPID, comm: r.PrevComm, cgroup: r.PrevCgroup})
 	}
 	tl.pushOccupant(on, occupant{
 		begin: r.time, tid: r.NextTID, pid: r.NextPID, comm: r.NextComm, cgroup: r.NextCgroup,

@@ -158,6 +158,7 @@ func compareSched(a, b *schedRecord) int {
 		cmp.Compare(a.Syscall, b.Syscall),
 		cmp.Compare(a.SyscallArg, b.SyscallArg),
 		cmp.Compare(a.NextCgroup, b.NextCgroup),
+		cmp.Compare(a.PrevCgroup, b.PrevCgroup),
 		cmp.Compare(a.Interrupt, b.Interrupt),
 		cmp.Compare(a.Vec, b.Vec),
 		cmp.Compare(a.InterruptBegin, b.InterruptBegin),

@@ -135,6 +135,7 @@ type Culprit struct {
 	Name    string // "stress-ng (pid 312)", "virtio3-input.0 (irq 27)", "NET_RX softirq", "read"
 	TotalNS int64
 	Count   int64
+	Cgroup  Cgroup
 }
 
 // Share of a whole, by name.
@@ -159,6 +160,7 @@ type Group struct {
 type Incident struct {
 	Cause      Cause
 	Who        string
+	Cgroup     Cgroup // of Who
 	Begin, End uint64 // ns of CLOCK_MONOTONIC
 	WRs        int64  // delayed by it
 	DelayNS    int64  // summed over them
@@ -172,6 +174,7 @@ type Segment struct {
 	Cause      Cause
 	Begin, End uint64
 	Who        string // empty where nobody is to blame
+	Cgroup     Cgroup // of Who
 	TID        uint32 // the thread it happened to; 0: none
 	CPU        int32  // -1: unknown
 }
@@ -255,7 +258,8 @@ type Sample struct {
 	Leaf   bool
 	Cause  Cause
 	Who    string
-	Count  int64 // WRs
+	Cgroup Cgroup // of Who
+	Count  int64  // WRs
 	NS     int64
 }
 

@@ -49,7 +49,8 @@ type site struct {
 
 type siteCulprit struct {
 	whoKey
-	ns uint64
+	ns     uint64
+	cgroup uint64 // that it was in last; 0: unknown
 }
 
 // sites make the samples. Those with the most time keep all their labels.
@@ -104,7 +105,7 @@ func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
 	}
 	for i := range segments {
 		if segments[i].who.kind != nobody {
-			at.charge(newWhoKey(segments[i].cause, &segments[i].who), segments[i].end-segments[i].begin)
+			at.charge(newWhoKey(segments[i].cause, &segments[i].who), segments[i].end-segments[i].begin, segments[i].who.cgroup)
 		}
 	}
 }
@@ -144,15 +145,18 @@ func (s *sites) make(key siteKey) *site {
 // charge a culprit. A full list keeps its smallest entry for what comes next
 // only if that is bigger: space-saving without its error, what is displaced
 // goes unnamed.
-func (s *site) charge(k whoKey, ns uint64) {
+func (s *site) charge(k whoKey, ns, cgroup uint64) {
 	for i := range s.who {
-		if s.who[i].whoKey == k {
-			s.who[i].ns += ns
+		if w := &s.who[i]; w.whoKey == k {
+			w.ns += ns
+			if cgroup != 0 {
+				w.cgroup = cgroup
+			}
 			return
 		}
 	}
 	if len(s.who) < siteWho {
-		s.who = append(s.who, siteCulprit{k, ns})
+		s.who = append(s.who, siteCulprit{k, ns, cgroup})
 		return
 	}
 	least := &s.who[0]
@@ -162,7 +166,7 @@ func (s *site) charge(k whoKey, ns uint64) {
 		}
 	}
 	if ns > least.ns {
-		*least = siteCulprit{k, ns}
+		*least = siteCulprit{k, ns, cgroup}
 	}
 }
 
@@ -173,7 +177,7 @@ func (s *site) merge(o *site) {
 		s.causes[i] += ns
 	}
 	for _, w := range o.who {
-		s.charge(w.whoKey, w.ns)
+		s.charge(w.whoKey, w.ns, w.cgroup)
 	}
 }
 
@@ -267,15 +271,21 @@ func (s *site) leaves(samples []Sample, leaf Sample, called *renaming, names *na
 		cause Cause
 		who   string
 	}
-	sums := make(map[named]uint64)
+	type took struct {
+		ns     uint64
+		cgroup Cgroup
+	}
+	sums := make(map[named]took)
 	for i := range s.who {
 		w := &s.who[i]
 		unnamed[w.cause] -= w.ns
-		sums[named{called[w.cause], names.culprit(&w.who)}] += w.ns
+		k := named{called[w.cause], names.culprit(&w.who)}
+		sums[k] = took{sums[k].ns + w.ns, names.oneOf(sums[k].cgroup, w.cgroup)}
 	}
 	for cause, ns := range unnamed {
 		if ns > 0 {
-			sums[named{called[cause], ""}] += ns
+			k := named{called[cause], ""}
+			sums[k] = took{ns: sums[k].ns + ns}
 		}
 	}
 	keys := make([]named, 0, len(sums))
@@ -286,7 +296,7 @@ func (s *site) leaves(samples []Sample, leaf Sample, called *renaming, names *na
 		return cmp.Or(cmp.Compare(a.cause, b.cause), cmp.Compare(a.who, b.who))
 	})
 	for _, k := range keys {
-		leaf.Cause, leaf.Who, leaf.NS = k.cause, k.who, int64(sums[k])
+		leaf.Cause, leaf.Who, leaf.Cgroup, leaf.NS = k.cause, k.who, sums[k].cgroup, int64(sums[k].ns)
 		samples = append(samples, leaf)
 	}
 	return samples

@@ -159,6 +159,7 @@ struct switch_record {
 	__u8 prev_comm[16];
 	__u8 next_comm[16];
 	__u64 next_cgroup;	/* cgroup v2 id, 0 unknown */
+	__u64 prev_cgroup;
 };
 
 enum interrupt_kind {

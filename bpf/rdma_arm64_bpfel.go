@@ -396,6 +396,7 @@ type RdmaSwitchRecord struct {
 	PrevComm   [16]uint8
 	NextComm   [16]uint8
 	NextCgroup uint64
+	PrevCgroup uint64
 }
 
 type RdmaTarget struct {

@@ -106,6 +106,7 @@ static __always_inline void switch_emit(struct task_struct *prev, struct task_st
 	bpf_probe_read_kernel(rec->prev_comm, sizeof(rec->prev_comm), prev->comm);
 	bpf_probe_read_kernel(rec->next_comm, sizeof(rec->next_comm), next->comm);
 	rec->next_cgroup = task_cgroup(next);
+	rec->prev_cgroup = task_cgroup(prev);
 	out_submit(&o, rec);
 }
 

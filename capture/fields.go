@@ -212,6 +212,7 @@ func (f *fields) sched(e, prev *event.Event) bool {
 	}
 	field(f, &s.ChainBegin, guess)
 	field(f, &s.IdleSince, p.IdleSince)
+	field(f, &s.PrevCgroup, p.PrevCgroup)
 	return ok
 }
 

@@ -16,6 +16,7 @@ type Context struct {
 	Counters []Counter // what was dropped, missed or unreadable, by name; zero ones included
 	Cost     Cost
 	IRQs     []IRQ
+	Cgroups  []Cgroup // that tasks ran in which were seen, by id
 	// Notes are sentences on what was not observed or degraded, for the report.
 	Notes []string
 }
@@ -40,8 +41,11 @@ type Target struct {
 	Exe     string
 	Cmdline []string
 	Cgroup  string
-	Rank    int  // -1: unknown
-	Exited  bool // before the window ended
+	// CgroupID is that of its cgroup of version 2, as in Cgroups, when it was
+	// seen last; 0: unknown.
+	CgroupID uint64
+	Rank     int  // -1: unknown
+	Exited   bool // before the window ended
 }
 
 // Thread is a thread of a target.
@@ -145,4 +149,10 @@ type IRQ struct {
 	Name   string
 	Device string
 	CPUs   string // that handle it, as effective_affinity_list: "3" or "0-7,16"; empty: unknown
+}
+
+// Cgroup of version 2.
+type Cgroup struct {
+	ID   uint64
+	Path string // from the hierarchy's root: "/system.slice/job.service"; empty: it was gone before it could be looked up
 }

@@ -144,7 +144,8 @@ type Sched struct {
 	SyscallArg       uint64 // its first argument
 	PrevComm         Comm   // for KindWaking: the waker (current, which an interrupt may have borrowed)
 	NextComm         Comm
-	NextCgroup       uint64
+	// NextCgroup, PrevCgroup are ids of Context.Cgroups; 0: unknown.
+	NextCgroup, PrevCgroup uint64
 	// KindWaking: the interrupt the waker ran in, its line, softirq or vector, and its entry.
 	Interrupt      InterruptKind
 	Vec            uint32

@@ -288,3 +288,33 @@ func (b *builder) incident(nth int, cause attribution.Cause, wrs, delay int64) {
 	}
 	panic("no such segment")
 }
+
+// inCgroup puts a culprit into a cgroup wherever the report names it.
+func inCgroup(r *attribution.Report, who string, c attribution.Cgroup) *attribution.Report {
+	for _, causes := range [][]attribution.CauseTotal{r.Causes, r.AtP50.Causes, r.AtP99.Causes} {
+		for _, cause := range causes {
+			for i := range cause.Who {
+				if cause.Who[i].Name == who {
+					cause.Who[i].Cgroup = c
+				}
+			}
+		}
+	}
+	for i := range r.Incidents {
+		in := &r.Incidents[i]
+		if in.Who == who {
+			in.Cgroup = c
+		}
+		for k := range in.Timeline {
+			if in.Timeline[k].Who == who {
+				in.Timeline[k].Cgroup = c
+			}
+		}
+	}
+	for i := range r.Samples {
+		if r.Samples[i].Who == who {
+			r.Samples[i].Cgroup = c
+		}
+	}
+	return r
+}

@@ -127,7 +127,8 @@ func pollingJob() *attribution.Report {
 		BytesPerSec: 26_214_400, WRsPerSec: 400}}
 	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 209_715_200,
 		TracedSent: 262_144_000, PortSent: 264_480_000, PortRecv: 2_400_000}}
-	return b.report(c)
+	r := inCgroup(b.report(c), "stress-ng (pid 312)", attribution.Cgroup{Name: "/batch.slice/nightly.service", Apart: true})
+	return inCgroup(r, "kworker/3:1 (pid 88)", attribution.Cgroup{Name: "/"})
 }
 
 // eventModeJob sleeps on a completion channel beside a hog, on soft-RoCE:

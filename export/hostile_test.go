@@ -58,6 +58,9 @@ func hostile() *attribution.Report {
 	b.r.Ports = []attribution.PortReport{{Device: n(6), Port: 1}}
 	b.r.Receive = []attribution.PeerWait{{Peer: n(0), Wait: distribution([]int64{1})}}
 	r := b.report(c)
+	for i, who := range nasty {
+		inCgroup(r, who, attribution.Cgroup{Name: "/" + n(i+7), Apart: true})
+	}
 	r.DoneSources = append(r.DoneSources, attribution.Share{Name: n(6), Count: 3})
 	return r
 }

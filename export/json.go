@@ -123,7 +123,7 @@ func toCauses(causes []attribution.CauseTotal) map[string]jsonCause {
 }
 
 func toCulprit(c attribution.Culprit) jsonCulprit {
-	return jsonCulprit{clean(c.Name), c.TotalNS, c.Count}
+	return jsonCulprit{clean(c.Name), c.TotalNS, c.Count, clean(c.Cgroup.Name)}
 }
 
 // dimensions that are always there, if empty.
@@ -160,10 +160,10 @@ func toLosses(c *event.Context) map[string]uint64 {
 
 func toIncident(in attribution.Incident, c *event.Context, f *frames) jsonIncident {
 	return jsonIncident{
-		Cause: in.Cause.FullName(), Who: clean(in.Who), BeginNS: relative(c, in.Begin), EndNS: relative(c, in.End),
+		Cause: in.Cause.FullName(), Who: clean(in.Who), Cgroup: clean(in.Cgroup.Name), BeginNS: relative(c, in.Begin), EndNS: relative(c, in.End),
 		WRs: in.WRs, DelayNS: in.DelayNS, Worst: toWR(in.Worst, c, f),
 		Timeline: list(in.Timeline, func(s attribution.Segment) jsonSegment {
-			return jsonSegment{s.Cause.FullName(), relative(c, s.Begin), relative(c, s.End), clean(s.Who), s.TID, known(s.CPU)}
+			return jsonSegment{s.Cause.FullName(), relative(c, s.Begin), relative(c, s.End), clean(s.Who), clean(s.Cgroup.Name), s.TID, known(s.CPU)}
 		}),
 		Omitted: in.Omitted,
 	}

@@ -184,6 +184,7 @@ type jsonCulprit struct {
 	Name    string `json:"name"`
 	TotalNS int64  `json:"total_ns"`
 	Count   int64  `json:"count"`
+	Cgroup  string `json:"cgroup,omitempty"`
 }
 
 type jsonGroup struct {
@@ -200,6 +201,7 @@ type jsonGroup struct {
 type jsonIncident struct {
 	Cause    string        `json:"cause"`
 	Who      string        `json:"who"`
+	Cgroup   string        `json:"cgroup,omitempty"`
 	BeginNS  int64         `json:"begin_ns"`
 	EndNS    int64         `json:"end_ns"`
 	WRs      int64         `json:"wrs"`
@@ -214,6 +216,7 @@ type jsonSegment struct {
 	BeginNS int64  `json:"begin_ns"`
 	EndNS   int64  `json:"end_ns"`
 	Who     string `json:"who"`
+	Cgroup  string `json:"cgroup,omitempty"`
 	TID     uint32 `json:"tid"`
 	CPU     *int32 `json:"cpu"`
 }

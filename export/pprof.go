@@ -131,7 +131,7 @@ func (b *profileBuilder) labels(s attribution.Sample) map[string][]string {
 	for _, label := range []struct{ key, value string }{
 		{"op", l.Op}, {"size", l.Size}, {"qp", l.QP}, {"peer", l.Peer}, {"device", l.Device}, {"transport", l.Transport},
 		{"post_thread", l.PostThread}, {"reap_thread", l.ReapThread},
-		{"done_source", l.DoneSource.String()}, {"demand", l.Demand.String()},
+		{"done_source", l.DoneSource.String()}, {"demand", l.Demand.String()}, {"cgroup", s.Cgroup.Name},
 	} {
 		if label.value != "" {
 			m[label.key] = []string{clean(label.value)}

@@ -89,7 +89,7 @@ func culpritList(who []attribution.Culprit, total int64, most int) string {
 			list = append(list, fmt.Sprintf("%d more", len(who)-i))
 			break
 		}
-		list = append(list, shorten(cleanOr(w.Name, "unnamed"), 48)+" "+percent(float64(w.TotalNS), float64(total)))
+		list = append(list, whoIn(cleanOr(w.Name, "unnamed"), 48, w.Cgroup)+" "+percent(float64(w.TotalNS), float64(total)))
 	}
 	return strings.Join(list, ", ")
 }

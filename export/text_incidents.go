@@ -37,7 +37,7 @@ func incidents(p *page, r *attribution.Report) {
 }
 
 func incident(p *page, r *attribution.Report, n int, in attribution.Incident) {
-	said := tell(in.Cause, in.Who)
+	said := tell(in.Cause, in.Who, in.Cgroup)
 	if said == "" {
 		said = in.Cause.String()
 	}

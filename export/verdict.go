@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"path"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
@@ -32,12 +33,31 @@ var told = map[attribution.Cause]struct{ alone, by string }{
 	attribution.WireUnsplit: {"", ""},
 }
 
-func tell(c attribution.Cause, who string) string {
+func tell(c attribution.Cause, who string, in attribution.Cgroup) string {
 	t := told[c]
 	if who != "" && t.by != "" {
-		return fmt.Sprintf(t.by, shorten(clean(who), 60))
+		return fmt.Sprintf(t.by, whoIn(who, 60, in))
 	}
 	return t.alone
+}
+
+// cgroupWidth is how much of a cgroup's path is shown: of a longer one the last
+// part, where systemd and containers have their names.
+const cgroupWidth = 40
+
+// whoIn names a culprit in at most so many columns, and its cgroup where that
+// is none of the targets'.
+func whoIn(name string, columns int, in attribution.Cgroup) string {
+	name = shorten(clean(name), columns)
+	if !in.Apart {
+		return name
+	}
+	group := clean(in.Name)
+	if width(group) > cgroupWidth {
+		const parents = ".../"
+		group = parents + shorten(path.Base(group), cgroupWidth-len(parents))
+	}
+	return name + " in cgroup " + group
 }
 
 // verdict says in one sentence what dominates at the median and in the tail,
@@ -98,7 +118,8 @@ func reason(s shares, split attribution.Split, r *attribution.Report) string {
 			continue
 		}
 		mean := float64(cause.TotalNS) / float64(split.Count)
-		said := tell(cause.Cause, leadingCulprit(cause, r))
+		who := leadingCulprit(cause, r)
+		said := tell(cause.Cause, who.Name, who.Cgroup)
 		if mean < s.class[c]/2 || said == "" {
 			return ""
 		}
@@ -112,17 +133,17 @@ const otherCulprits = "(other)"
 
 // leadingCulprit is who took at least half of a cause: around the percentile
 // where that is known, else over all work requests.
-func leadingCulprit(c attribution.CauseTotal, r *attribution.Report) string {
+func leadingCulprit(c attribution.CauseTotal, r *attribution.Report) (none attribution.Culprit) {
 	for _, known := range append([]attribution.CauseTotal{c}, r.Causes...) {
 		if known.Cause != c.Cause || len(known.Who) == 0 {
 			continue
 		}
 		if known.Who[0].TotalNS < known.TotalNS/2 || known.Who[0].Name == otherCulprits {
-			return ""
+			return none
 		}
-		return known.Who[0].Name
+		return known.Who[0]
 	}
-	return ""
+	return none
 }
 
 // growth says what the tail adds, where it is another class than the one that

@@ -93,3 +93,30 @@ func TestIdleness(t *testing.T) {
 		}
 	}
 }
+
+// A culprit's cgroup is named where it tells something, of a long path the part
+// that does.
+func TestWhoIn(t *testing.T) {
+	const container = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod2c48913c.slice/cri-containerd-62ab7eb5cdf5a32a4b1e32c9d60d65de.scope"
+	for _, c := range []struct {
+		in   attribution.Cgroup
+		want string
+	}{
+		{attribution.Cgroup{}, "hog (pid 7)"},
+		{attribution.Cgroup{Name: "/job"}, "hog (pid 7)"},
+		{attribution.Cgroup{Name: "/batch.slice", Apart: true}, "hog (pid 7) in cgroup /batch.slice"},
+		{attribution.Cgroup{Name: "(removed, id 44)", Apart: true}, "hog (pid 7) in cgroup (removed, id 44)"},
+		{attribution.Cgroup{Name: container, Apart: true}, "hog (pid 7) in cgroup .../cri-containerd-62ab7eb5cdf5a32a4b..."},
+		{attribution.Cgroup{Name: "/a\x1b[31m\n", Apart: true}, "hog (pid 7) in cgroup /a\uFFFD[31m\uFFFD"},
+	} {
+		if got := whoIn("hog (pid 7)", 60, c.in); got != c.want {
+			t.Errorf("%q\nwant %q", got, c.want)
+		}
+	}
+	if got := whoIn("a-very-long-name-of-a-hog", 10, attribution.Cgroup{}); got != "a-very-..." {
+		t.Error(got)
+	}
+	if got, want := tell(attribution.Preempted, "hog (pid 7)", attribution.Cgroup{Name: "/b", Apart: true}), "preempted by hog (pid 7) in cgroup /b"; got != want {
+		t.Error(got)
+	}
+}

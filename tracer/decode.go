@@ -151,7 +151,8 @@ func decodeSwitch(raw []byte, e *event.Event) bool {
 	}
 	e.Sched = event.Sched{
 		PrevTID: r.PrevTid, PrevPID: r.PrevPid, NextTID: r.NextTid, NextPID: r.NextPid, PrevState: r.PrevState,
-		Syscall: r.Syscall, SyscallArg: r.SyscallArg, PrevComm: r.PrevComm, NextComm: r.NextComm, NextCgroup: r.NextCgroup,
+		Syscall: r.Syscall, SyscallArg: r.SyscallArg, PrevComm: r.PrevComm, NextComm: r.NextComm,
+		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup,
 	}
 	return true
 }

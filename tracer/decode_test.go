@@ -35,7 +35,7 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 			Cq: 1, End: 2, WrId: 3, QpNum: 4, Status: 5, Opcode: 129, Ahead: 6}),
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
-			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8}),
+			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9}),
 		bpf.RdmaRecordKindRECORD_WAKING: raw(bpf.RdmaWakingRecord{H: header(bpf.RdmaRecordKindRECORD_WAKING),
 			WakeeTid: 1, WakeePid: 2, Interrupt: 3, Vec: 4, InterruptBegin: 5, WakerComm: [16]uint8{'w'}}),
 		bpf.RdmaRecordKindRECORD_INTERRUPT: raw(bpf.RdmaInterruptRecord{H: header(bpf.RdmaRecordKindRECORD_INTERRUPT),

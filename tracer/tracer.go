@@ -130,6 +130,7 @@ type Tracer struct {
 	host        event.Host
 	devices     *facts.Devices
 	lines       lineSet
+	cgroups     *cgroupWatch
 	cpus        ownCPUs
 	trap        calibrate.Result
 	undecodable uint64
@@ -141,7 +142,7 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	t := &Tracer{cfg: cfg, host: facts.Host(), lines: lineSet{}}
+	t := &Tracer{cfg: cfg, host: facts.Host(), lines: lineSet{}, cgroups: newCgroupWatch()}
 	if err := t.prepare(ctx); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -357,6 +358,7 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 		}
 		t.targets.work.note(e)
 		t.lines.watch(e)
+		t.cgroups.watch(e)
 		t.latest = max(t.latest, e.Time)
 		return sink(e)
 	}
@@ -387,7 +389,7 @@ func (t *Tracer) Close() error {
 		errs = append(errs, t.kernel.setOpen(false))
 	}
 	errs = append(errs, t.halt()) // what it attached after them would stay
-	errs = append(errs, t.cpus.restore(), t.links.close())
+	errs = append(errs, t.cpus.restore(), t.links.close(), t.cgroups.close())
 	if t.targets != nil {
 		errs = append(errs, t.targets.close())
 	}

@@ -35,7 +35,7 @@ func TestWireIsTheDevices(t *testing.T) {
 }
 
 // hog starts a program called name that wants a CPU for itself, until the test ends.
-func hog(t *testing.T, name string, cpu int) {
+func hog(t *testing.T, name string, cpu int) (pid int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.Symlink("/bin/sh", path); err != nil {
@@ -49,6 +49,7 @@ func hog(t *testing.T, name string, cpu int) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	return cmd.Process.Pid
 }
 
 // shareOf is the part of all latency that a culprit took by a cause.

@@ -79,6 +79,7 @@ type (
 		Name    string
 		TotalNS int64 `json:"total_ns"`
 		Count   int64
+		Cgroup  string
 	}
 	Cause struct {
 		TotalNS int64 `json:"total_ns"`
