@@ -56,8 +56,12 @@ func readRecorded(t testing.TB) (all []recorded) {
 	return all
 }
 
+func (r *recorded) engine() *attribution.Engine {
+	return attribution.New(attribution.Config{Devices: r.first.Devices, Cost: r.first.Cost, Arch: r.first.Host.Arch})
+}
+
 func (r *recorded) report(events []event.Event) *attribution.Report {
-	engine := attribution.New(attribution.Config{Devices: r.first.Devices, Cost: r.first.Cost, Arch: r.first.Host.Arch})
+	engine := r.engine()
 	for i := range events {
 		engine.Add(&events[i])
 	}
