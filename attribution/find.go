@@ -120,7 +120,7 @@ func (q *workQueue) byWRID(i int, c *verbRecord) int {
 // seen. Of a list only the first WR may have its index: if one other is
 // signalled, a completion between that and what follows is its own.
 func (q *workQueue) byWQE(c *verbRecord) (i int, known bool) {
-	if c.flags&event.CompletionWQEValid == 0 {
+	if c.flags&event.CompletionWQEValid == 0 || !q.indexed {
 		return -1, false
 	}
 	ordered := !q.receive   // receive indices are those of a free list

@@ -34,6 +34,7 @@ func (e *Engine) posted(r *verbRecord) {
 		e.letGo(qp, r.tid, beginOf(r))
 	}
 	p := q.push(e.newPending(r, q))
+	q.indexed = q.indexed || p.is&isWQEValid != 0
 	q.fillWQEs()
 	q.next++
 	if q.shared {

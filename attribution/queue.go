@@ -52,6 +52,7 @@ type workQueue struct {
 
 	receive  bool
 	shared   bool // an SRQ: completed in any order
+	indexed  bool // a WR with a verified WQE index was posted
 	inFlight int32
 	passedAt uint64 // when the first WR was passed over
 	blocked  bool   // a post failed for want of room since the last completion
