@@ -191,7 +191,7 @@ func (e *Engine) lossEvent(r *rareRecord) {
 // late takes an event that comes after the watermark: what it says is lost,
 // but for facts that do not depend on when they were learnt.
 func (e *Engine) late(ev *event.Event) {
-	e.met.late[rooms[ev.Kind]]++
+	e.met.late[roomOf[ev.Kind]]++
 	r := rareRecord{
 		stamp:  stamp{max(ev.Time, e.now), ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind},
 		object: ev.Object,

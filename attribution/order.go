@@ -41,6 +41,7 @@ type orderer struct {
 type bucket struct {
 	keys []key
 	runs []int32 // where runs in order begin, but for the first
+	lots [numRooms]lot
 }
 
 // key points to a record.
@@ -54,13 +55,15 @@ type key struct {
 type room uint8
 
 const (
-	roomVerb room = iota + 1
+	noRoom room = iota
+	roomVerb
 	roomSched
 	roomInterrupt
 	roomRare
+	numRooms
 )
 
-var rooms = [event.Kinds]room{
+var roomOf = [event.Kinds]room{
 	event.KindWR:            roomVerb,
 	event.KindPostEnd:       roomVerb,
 	event.KindCompletion:    roomVerb,
@@ -95,7 +98,7 @@ func newOrderer(watermark uint64, out recordHandler) *orderer {
 }
 
 func (o *orderer) add(ev *event.Event) arrival {
-	if int(ev.Kind) >= len(rooms) || rooms[ev.Kind] == 0 {
+	if int(ev.Kind) >= len(roomOf) || roomOf[ev.Kind] == noRoom {
 		return arrivedBroken
 	}
 	t := ev.Time
@@ -118,7 +121,8 @@ func (o *orderer) add(ev *event.Event) arrival {
 		return arrivedLate
 	}
 	b := &o.buckets[number&uint64(len(o.buckets)-1)]
-	k := key{t, o.store(ev, t), rooms[ev.Kind]}
+	room := roomOf[ev.Kind]
+	k := key{t, o.store(&b.lots[room], ev, t), room}
 	if n := len(b.keys); n > 0 && o.less(k, b.keys[n-1]) {
 		b.runs = append(b.runs, int32(n))
 	}
@@ -150,23 +154,23 @@ func isBroken(ev *event.Event) bool {
 	return false
 }
 
-func (o *orderer) store(ev *event.Event, t uint64) uint32 {
+func (o *orderer) store(l *lot, ev *event.Event, t uint64) uint32 {
 	s := stamp{t, ev.PID, ev.TID, ev.Flags, ev.CPU, ev.Kind}
-	switch rooms[ev.Kind] {
+	switch roomOf[ev.Kind] {
 	case roomVerb:
-		slot, r := o.verbs.take()
+		slot, r := o.verbs.take(l)
 		r.stamp, r.Verb = s, ev.Verb
 		return slot
 	case roomSched:
-		slot, r := o.scheds.take()
+		slot, r := o.scheds.take(l)
 		r.stamp, r.Sched = s, ev.Sched
 		return slot
 	case roomInterrupt:
-		slot, r := o.interrupts.take()
+		slot, r := o.interrupts.take(l)
 		r.stamp, r.Interrupt = s, ev.IRQ
 		return slot
 	default:
-		slot, r := o.rares.take()
+		slot, r := o.rares.take(l)
 		*r = rareRecord{stamp: s, object: ev.Object}
 		if ev.Kind == event.KindLoss {
 			*r = rareRecord{stamp: s, lossEnd: ev.Time, lossCount: ev.Loss.Count, lossOf: ev.Loss.Of}
@@ -195,18 +199,18 @@ func (o *orderer) handOut(b *bucket) {
 		switch k.room {
 		case roomVerb:
 			o.out.verb(o.verbs.at(k.slot))
-			o.verbs.giveBack(k.slot)
 		case roomSched:
 			o.out.sched(o.scheds.at(k.slot))
-			o.scheds.giveBack(k.slot)
 		case roomInterrupt:
 			o.out.interrupt(o.interrupts.at(k.slot))
-			o.interrupts.giveBack(k.slot)
 		case roomRare:
 			o.out.rare(o.rares.at(k.slot))
-			o.rares.giveBack(k.slot)
 		}
 	}
+	o.verbs.giveBack(&b.lots[roomVerb])
+	o.scheds.giveBack(&b.lots[roomSched])
+	o.interrupts.giveBack(&b.lots[roomInterrupt])
+	o.rares.giveBack(&b.lots[roomRare])
 	o.held -= len(b.keys)
 	b.keys = b.keys[:0]
 }
@@ -282,29 +286,59 @@ func (o *orderer) stamp(k key) *stamp {
 }
 
 // arena lends slots for records. It never moves one and never shrinks: its
-// size is that of the most records ever held back at a time.
+// size is that of the most records ever held back at a time. What is in one bucket
+// lies together in chunks, in the order of arrival: by the time it is read it has
+// left the caches, and memory that is read in order is fetched ahead.
 type arena[T any] struct {
-	chunks [][]T
-	free   []uint32
+	chunks []*[chunkSize]T
+	below  []uint32 // by chunk: the one below it in its lot, or among the free, plus 1
+	free   uint32   // the uppermost free chunk, plus 1
 }
 
-const chunkShift = 8
+const (
+	chunkShift = 5
+	chunkSize  = 1 << chunkShift
+)
+
+// lot is what one bucket has of an arena: a stack of chunks.
+type lot struct {
+	top  uint32 // chunk, plus 1; 0: none
+	left uint32 // free slots in it
+}
 
 func (a *arena[T]) at(slot uint32) *T {
-	return &a.chunks[slot>>chunkShift][slot&(1<<chunkShift-1)]
+	return &a.chunks[slot>>chunkShift][slot&(chunkSize-1)]
 }
 
-func (a *arena[T]) take() (uint32, *T) {
-	if len(a.free) == 0 {
-		base := uint32(len(a.chunks)) << chunkShift
-		a.chunks = append(a.chunks, make([]T, 1<<chunkShift))
-		for i := uint32(1 << chunkShift); i > 0; i-- {
-			a.free = append(a.free, base+i-1)
-		}
+func (a *arena[T]) take(l *lot) (uint32, *T) {
+	if l.left == 0 {
+		a.pile(l)
 	}
-	slot := a.free[len(a.free)-1]
-	a.free = a.free[:len(a.free)-1]
+	slot := l.top<<chunkShift - l.left
+	l.left--
 	return slot, a.at(slot)
 }
 
-func (a *arena[T]) giveBack(slot uint32) { a.free = append(a.free, slot) }
+// pile a free chunk on a lot.
+func (a *arena[T]) pile(l *lot) {
+	if a.free == 0 {
+		a.chunks = append(a.chunks, new([chunkSize]T))
+		a.below = append(a.below, 0)
+		a.free = uint32(len(a.chunks))
+	}
+	chunk := a.free
+	a.free = a.below[chunk-1]
+	a.below[chunk-1] = l.top
+	*l = lot{chunk, chunkSize}
+}
+
+// giveBack all of a lot.
+func (a *arena[T]) giveBack(l *lot) {
+	for l.top != 0 {
+		chunk := l.top
+		l.top = a.below[chunk-1]
+		a.below[chunk-1] = a.free
+		a.free = chunk
+	}
+	l.left = 0
+}
