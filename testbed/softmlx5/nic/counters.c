@@ -105,6 +105,13 @@ void count_sequence_error(void)
 	bump(OUT_OF_SEQUENCE, 1);
 }
 
+void count_congestion(void)
+{
+	bump(ECN_MARKED, 1);
+	bump(CNP_SENT, 1);
+	bump(CNP_HANDLED, 1);
+}
+
 void count_timeout(void)
 {
 	bump(ACK_TIMEOUT, 1);

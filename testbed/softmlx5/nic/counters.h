@@ -23,6 +23,9 @@ void count_rnr(void);
 void count_sequence_error(void);
 void count_timeout(void);
 
+/* A message met congestion, of which its sender was notified: once a message. */
+void count_congestion(void);
+
 /* Create the files, all zero; DIR is that of the port. */
 void counters_open(const char *dir);
 

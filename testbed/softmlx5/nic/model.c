@@ -69,6 +69,8 @@ static bool eligible(const struct qp *q, const struct wr *w)
 		return w->signaled && q->scq->chan >= 0;
 	case STAGE_RNR:
 		return q->type == IBV_QPT_RC && takes_receive(w);
+	case STAGE_CONGESTION:
+		return q->type == IBV_QPT_RC;
 	case STAGE_RETRANSMIT:
 		return q->type == IBV_QPT_RC && w->opcode != MLX5_OPCODE_NOP;
 	default:
@@ -106,8 +108,10 @@ void model_plan(struct qp *q, struct wr *w)
 
 	w->t_wire = later(w->t_db, out_free);
 	w->t_arr = w->t_wire + param.lat + jitter;
-	if (w->stage == STAGE_WIRE)
+	if (w->stage == STAGE_WIRE || w->stage == STAGE_CONGESTION)
 		w->t_arr += w->fault;
+	if (w->stage == STAGE_CONGESTION && w->slow)
+		count_congestion();
 	if (!read) {
 		out_free = w->t_wire + occupied;
 		w->t_arr += occupied;

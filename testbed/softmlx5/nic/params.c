@@ -33,7 +33,7 @@ struct params param = {
 #define CENTURY   (36525 * DAY)
 
 /* A word's place is its value. */
-static const char *const stages[] = { "wire", "cqe", "event", "rnr", "retransmit", "stamp", NULL };
+static const char *const stages[] = { "wire", "cqe", "event", "rnr", "retransmit", "stamp", "congestion", NULL };
 static const char *const polls[] = { "sleep", "spin", NULL };
 static const char *const links[] = { "ib", "eth", NULL };
 static const char *const formats[] = { "free", "real", NULL };

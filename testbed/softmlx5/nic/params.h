@@ -14,6 +14,7 @@ enum slow_stage {
 	STAGE_RNR,              /* told once that no receive is posted */
 	STAGE_RETRANSMIT,       /* lost once */
 	STAGE_STAMP,            /* stamped in time, its entry is written late */
+	STAGE_CONGESTION,       /* held back, as notified of congestion */
 };
 enum poll_mode { POLL_SLEEP, POLL_SPIN };
 enum link_kind { LINK_IB, LINK_ETH };
