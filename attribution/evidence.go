@@ -100,19 +100,17 @@ func waited(ticks, rateBPS uint64) uint64 {
 	return mulDiv(ticks, waitTick*8*1_000_000_000, rateBPS)
 }
 
-// stallCount of a port: how many WRs were marked, those behind them left out, and
-// for how long any was delayed by what has no better mark than excess.
+// stallCount of a port: by mark, how many WRs bear it, those behind them left out,
+// and for how long any was delayed by what bears it.
 type stallCount struct {
-	wrs    [numCauses]int64
-	excess intervalSet
+	wrs     [numCauses]int64
+	stalled [numCauses]intervalSet
 }
 
 // add a stall of one WR.
 func (c *stallCount) add(s *wireStall) {
 	c.wrs[s.cause]++
-	if s.cause == Excess {
-		c.excess.add(s.begin, s.end)
-	}
+	c.stalled[s.cause].add(s.begin, s.end)
 }
 
 // portName identifies a port.
@@ -144,13 +142,14 @@ func newRenaming(ctx *event.Context, ports []*tracedPort) (*renaming, []string) 
 	return called, doubts
 }
 
-// candidates for what a mark may be called, best first.
+// candidates for what a mark may be called, best first. Congestion can be of any
+// length, also of one that would fit another name.
 func candidates(mark Cause) []Cause {
 	switch mark {
 	case RNR:
-		return []Cause{RNR, Retransmit}
+		return []Cause{RNR, Retransmit, Congestion}
 	case Retransmit:
-		return []Cause{Retransmit}
+		return []Cause{Retransmit, Congestion}
 	}
 	return []Cause{Congestion}
 }
@@ -158,11 +157,10 @@ func candidates(mark Cause) []Cause {
 func supported(ctx *event.Context, ports []*tracedPort, mark, candidate Cause) (string, bool) {
 	var reasons []string
 	for _, p := range ports {
-		marked := p.stalls.wrs[mark]
-		if marked == 0 {
+		if p.stalls.wrs[mark] == 0 {
 			continue
 		}
-		names, ok := p.evidence(ctx, candidate, uint64(marked))
+		names, ok := p.evidence(ctx, mark, candidate)
 		if !ok {
 			return "", false
 		}
@@ -175,9 +173,9 @@ func supported(ctx *event.Context, ports []*tracedPort, mark, candidate Cause) (
 		candidate, strings.Join(reasons, " and ")), true
 }
 
-// evidence names the counters of a port that speak for cause; false: they do not
-// explain so many marked WRs.
-func (p *tracedPort) evidence(ctx *event.Context, cause Cause, marked uint64) (names string, ok bool) {
+// evidence names the counters of a port that speak for a cause; false: they do not
+// explain so many WRs with that mark.
+func (p *tracedPort) evidence(ctx *event.Context, mark, cause Cause) (names string, ok bool) {
 	port := findPort(ctx, p.name)
 	if port == nil {
 		return "", false
@@ -201,7 +199,7 @@ func (p *tracedPort) evidence(ctx *event.Context, cause Cause, marked uint64) (n
 		}
 	}
 	const share = 10
-	enough := moved > 0 && moved*share >= marked || stood > 0 && stood >= p.stalls.excess.covered/share
+	enough := moved > 0 && moved*share >= uint64(p.stalls.wrs[mark]) || stood > 0 && stood >= p.stalls.stalled[mark].covered/share
 	return strings.Join(list, ", "), enough
 }
 

@@ -79,6 +79,12 @@ func TestRenamingNeedsEvidence(t *testing.T) {
 			counters: []event.PortCounter{moved("port_xmit_wait", 3_000_000)}, want: map[Cause]Cause{Excess: Excess}},
 		{name: "a port that did not wait", marks: counts{Excess: 5}, stalled: second,
 			counters: []event.PortCounter{moved("port_xmit_wait", 0)}, want: map[Cause]Cause{Excess: Excess}},
+		{name: "congestion, of lengths that fit other names", marks: counts{RNR: 7, Retransmit: 2, Excess: 500}, counters: []event.PortCounter{moved("hw_counters/rp_cnp_handled", 184)},
+			want: map[Cause]Cause{RNR: Congestion, Retransmit: Congestion, Excess: Congestion}},
+		{name: "a port that waited, of lengths that fit a timer", marks: counts{RNR: 7}, stalled: second / 10,
+			counters: []event.PortCounter{moved("port_xmit_wait", second/50*100/32)}, want: map[Cause]Cause{RNR: Congestion}},
+		{name: "a port that waited for less, of lengths that fit a timer", marks: counts{RNR: 7}, stalled: second / 10,
+			counters: []event.PortCounter{moved("port_xmit_wait", 3_000_000)}, want: map[Cause]Cause{RNR: Excess}},
 		{name: "soft-RoCE", marks: counts{RNR: 5}, counters: []event.PortCounter{moved("hw_counters/rcvd_rnr_err", 5)},
 			want: map[Cause]Cause{RNR: RNR}},
 		{name: "a counter that was reset", marks: counts{RNR: 5}, counters: []event.PortCounter{{Name: "rnr_nak_retry_err", Start: 90, Stop: 5}},
@@ -88,8 +94,8 @@ func TestRenamingNeedsEvidence(t *testing.T) {
 			port := &tracedPort{name: portName{"mlx5_0", 1}}
 			for mark, n := range c.marks {
 				port.stalls.wrs[mark] = n
+				port.stalls.stalled[mark].add(1000, 1000+c.stalled)
 			}
-			port.stalls.excess.add(1000, 1000+c.stalled)
 			called, why := newRenaming(portContext("mlx5_0", c.counters...), []*tracedPort{port})
 			renamed := 0
 			for mark, want := range c.want {
