@@ -69,7 +69,14 @@ func (m matrix) fill(s *seen, cause attribution.Cause, injected func(w *measured
 // named is a cause by the name the report gives it: a single work request shows
 // only what its excess looks like, and counters then say whether it was that.
 func (s *seen) named(c attribution.Cause) string {
-	if c != attribution.Congestion && c != attribution.RNR && c != attribution.Retransmit {
+	switch c {
+	case attribution.Excess:
+		if s.Causes[attribution.Congestion.FullName()].TotalNS > 0 {
+			return attribution.Congestion.FullName()
+		}
+		return c.FullName()
+	case attribution.Congestion, attribution.RNR, attribution.Retransmit:
+	default:
 		return c.FullName()
 	}
 	for _, c := range []attribution.Cause{c, attribution.Retransmit, attribution.RNR, attribution.Congestion} {
@@ -103,7 +110,8 @@ faults, what nothing was injected into must not have more of anything.
 | every Nth request is slow | slow wire, slow completion, slow for another reaper, slow in unsignalled batches, slow for a proxy, and those of the clock |
 | jitter | jitter |
 | bursts behind a deep send queue | a burst in a deep queue, behind its own, behind another queue pair |
-| receiver not ready; lost and sent again | no receive posted; lost and sent again |
+| receiver not ready; lost and sent again; congestion | no receive posted; lost and sent again; congested |
+| spins, then sleeps | slow in its sleep; event late after a spin |
 | errors and what they flush, queue pairs reset | TestOracleErrors |
 | a late poller: computes, sleeps, long pause | computes before it polls, always computes before it polls, sleeps before it polls, long pause |
 | scheduling | preempted by a hog; yields to a hog; woken, but a hog runs; throttled by its quota |

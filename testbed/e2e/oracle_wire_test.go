@@ -37,6 +37,16 @@ func retransmitted(t *trial, m matrix) {
 	wireFault{"retransmit", 20, 4_194_304, "oracle-poller", attribution.Retransmit}.test(t, m)
 }
 
+// congested: held back on their way, of which the port's counters tell.
+func congested(t *trial, m matrix) {
+	wireFault{"congestion", 20, 50_000, "oracle-poller op=read", attribution.Congestion}.test(t, m)
+}
+
+// slowInSleep: it spins for a while, and sleeps until the event of a slow one.
+func slowInSleep(t *trial, m matrix) {
+	wireFault{"wire", 20, 1_000_000, "oracle-poller op=read wait=hybrid spin=50000", attribution.Excess}.test(t, m)
+}
+
 func (f wireFault) test(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
 	p := d.job(t.T, f.job)
@@ -130,9 +140,17 @@ func stuck(faults, job string, completions int) func(*trial, matrix) {
 }
 
 // eventLate: the completion is there in time, the event that tells of it is not.
-func eventLate(t *trial, m matrix) {
-	d := spinning(t.T, "LAT_NS=4000")
-	calm, s := d.watchBoth(t, "oracle-poller wait=event", "oracle-poller wait=event", 1500, "SLOW_STAGE=event", "SLOW_EVERY=20", "SLOW_NS=1000000")
+func eventLate(t *trial, m matrix) { lateEvents(t, m, "LAT_NS=4000", "oracle-poller wait=event") }
+
+// eventLateAfterSpin: it sleeps after it has spun in vain.
+func eventLateAfterSpin(t *trial, m matrix) {
+	lateEvents(t, m, "LAT_NS=200000", "oracle-poller wait=hybrid spin=50000")
+}
+
+func lateEvents(t *trial, m matrix, device, job string) {
+	t.Helper()
+	d := spinning(t.T, device)
+	calm, s := d.watchBoth(t, job, job, 1500, "SLOW_STAGE=event", "SLOW_EVERY=20", "SLOW_NS=1000000")
 	sameElsewhere(t, calm, s, (*measuredWR).slow)
 	// An event that nobody slept for is late for nobody.
 	hit := func(w *measuredWR) bool { return w.slow() && int64(w.Reap)-w.Row.CQE >= w.Row.Injected*9/10 }

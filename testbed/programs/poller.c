@@ -8,7 +8,8 @@
  *   idle=NS       sleep between rounds, with nothing in flight
  *   between=      what happens between posting and polling: nothing, compute, sleep, ...
  *   every=N  ns=NS                ... in every Nth round, for so long
- *   wait=spin|yield|event         how it waits for the completions
+ *   wait=spin|yield|event|hybrid  how it waits for the completions
+ *   spin=NS       hybrid: it spins for so long before it sleeps until the event
  *   lazy=N        it takes completions in every Nth round only, and waits for those of
  *                 the Nth round before that: nothing ever depends on one
  */
@@ -19,13 +20,14 @@
 
 #define MAX_LINKS 16
 
-enum wait { SPIN, YIELD, EVENT };
+enum wait { SPIN, YIELD, EVENT, HYBRID };
 
 static struct ibv_comp_channel *channel;
 static struct link links[MAX_LINKS];
 static struct ibv_cq *cq;
 static enum ibv_wr_opcode op;
 static uint32_t size, depth, nlinks, big;
+static uint64_t spin_ns;
 
 static void post(struct link *l, uint64_t round)
 {
@@ -43,14 +45,18 @@ static void post(struct link *l, uint64_t round)
 	CHECK(!ibv_post_send(l->qp, first, &bad));
 }
 
-static void wait_event(void)
+static void arm(void)
+{
+	CHECK(!ibv_req_notify_cq(cq, 0));
+}
+
+static void get_event(void)
 {
 	struct ibv_cq *of;
 	void *context;
 
 	CHECK(!ibv_get_cq_event(channel, &of, &context));
 	ibv_ack_cq_events(of, 1);
-	CHECK(!ibv_req_notify_cq(cq, 0));
 }
 
 /* Take completions until n are there; returns how many it took. */
@@ -58,6 +64,8 @@ static uint32_t reap(uint32_t least, enum wait how)
 {
 	struct ibv_wc wc[16];
 	uint32_t reaped = 0;
+	uint64_t since = now();
+	bool armed = false;
 	int n;
 
 	while (reaped < least) {
@@ -66,12 +74,24 @@ static uint32_t reap(uint32_t least, enum wait how)
 		for (int i = 0; i < n; i++)
 			CHECK(wc[i].status == IBV_WC_SUCCESS);
 		reaped += n;
-		if (n)
+		if (n) {
+			since = now();
 			continue;
-		if (how == YIELD)
+		}
+		if (how == YIELD) {
 			sched_yield();
-		else if (how == EVENT)
-			wait_event();
+		} else if (how == EVENT) {
+			get_event();
+			arm();
+		} else if (how == HYBRID && armed) {
+			get_event();
+			armed = false;
+			since = now();
+		} else if (how == HYBRID && now() - since > spin_ns) {
+			/* What came before it was armed makes no event: look once more. */
+			arm();
+			armed = true;
+		}
 	}
 	return reaped;
 }
@@ -82,6 +102,8 @@ static enum wait wait_of(const char *name)
 		return SPIN;
 	if (!strcmp(name, "yield"))
 		return YIELD;
+	if (!strcmp(name, "hybrid"))
+		return HYBRID;
 	CHECK(!strcmp(name, "event"));
 	return EVENT;
 }
@@ -106,6 +128,7 @@ int main(int argc, char **argv)
 	every = number("every", 1);
 	ns = number("ns", 50000);
 	how = wait_of(option("wait", "spin"));
+	spin_ns = number("spin", 50000);
 	lazy = number("lazy", 0);
 	options_done();
 	CHECK(!prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0));	/* sleep no longer than asked for */
@@ -113,7 +136,7 @@ int main(int argc, char **argv)
 	CHECK(!strcmp(between, "nothing") || !strcmp(between, "compute") || !strcmp(between, "sleep"));
 
 	rdma_open(&r);
-	if (how == EVENT) {
+	if (how == EVENT || how == HYBRID) {
 		channel = ibv_create_comp_channel(r.ctx);
 		CHECK(channel);
 	}
@@ -125,7 +148,7 @@ int main(int argc, char **argv)
 			peer_receive(&links[i], depth);
 	}
 	if (how == EVENT)
-		CHECK(!ibv_req_notify_cq(cq, 0));
+		arm();
 
 	running();
 	for (uint64_t round = 1; !count || round <= count; round++) {
