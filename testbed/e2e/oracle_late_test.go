@@ -58,7 +58,8 @@ func latePoll(t *trial, m matrix) {
 // lateByLittle: by the least that has to be found.
 func lateByLittle(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=14000 every=10"), 2000)
+	calm, s := d.watchBoth(t, "oracle-poller", "oracle-poller between=compute ns=14000 every=10", 2000)
+	sameElsewhere(t, calm, s, rounds(10))
 	polledLate(t, stamped(t, where(s.wrs, rounds(10)), 100), 14_000)
 	m.fill(s, attribution.LatePoll, intendedIn(10, 14_000))
 }
@@ -76,7 +77,8 @@ func alwaysLate(t *trial, _ matrix) {
 // longPause: once in a while it computes for long.
 func longPause(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-poller between=compute ns=20000000 every=200"), 2000)
+	calmly, s := d.watchBoth(t, "oracle-poller", "oracle-poller between=compute ns=20000000 every=200", 2000)
+	sameElsewhere(t, calmly, s, rounds(200))
 	calm := polledLate(t, stamped(t, where(s.wrs, rounds(200)), 5), 20_000_000)
 	found := calm == 0 // others of the machine, that cut the pauses in pieces, may then be worse
 	for _, i := range s.Incidents {

@@ -85,14 +85,13 @@ func receivedLate(job string) func(t *trial, m matrix) {
 	return func(t *trial, m matrix) {
 		const ns = 200_000
 		d := spinning(t.T, "LAT_NS=4000")
-		p := d.job(t.T, job)
-		tr := traceFor(t.T, p.Process.Pid, 4000)
-		p.running(t.T)
-		p.stop()
+		first, second := d.traceBoth(t, job, job+" every=10 ns=200000", 4000)
 		queues := d.truth(t.T)
-		see(t, tr, queues)
-		s := received(t, tr, queues)
+		see(t, first, queues)
+		see(t, second, queues)
+		calm, s := received(t, first, queues), received(t, second, queues)
 		hit := func(w *measuredWR) bool { return w.waited()-w.host() >= ns/2 }
+		sameElsewhere(t, calm, s, hit)
 		late := where(s.wrs, hit)
 		t.enough(50, len(late), "received late")
 		t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool {

@@ -26,6 +26,13 @@ func (d *device) watch(t *trial, p *program, completions int) *seen {
 // faults of the device that are set in between, or both.
 func (d *device) watchBoth(t *trial, calmJob, job string, completions int, faults ...string) (calm, s *seen) {
 	t.Helper()
+	first, second := d.traceBoth(t, calmJob, job, completions, faults...)
+	queues := d.truth(t.T)
+	return see(t, first, queues), see(t, second, queues)
+}
+
+func (d *device) traceBoth(t *trial, calmJob, job string, completions int, faults ...string) (first, second *traced) {
+	t.Helper()
 	trace := func(job string) *traced {
 		p := d.job(t.T, job)
 		tr := traceFor(t.T, p.Process.Pid, completions)
@@ -33,13 +40,11 @@ func (d *device) watchBoth(t *trial, calmJob, job string, completions int, fault
 		p.stop()
 		return tr
 	}
-	first := trace(calmJob)
+	first = trace(calmJob)
 	if len(faults) > 0 {
 		d.set(t.T, faults...)
 	}
-	second := trace(job)
-	queues := d.truth(t.T)
-	return see(t, first, queues), see(t, second, queues)
+	return first, trace(job)
 }
 
 // sameElsewhere requires that work requests into which nothing was injected have no

@@ -12,8 +12,9 @@ const computed = 300_000
 // that polls.
 func handedOff(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-threads shape=dispatcher depth=1 every=10 ns=300000"), 2000)
+	calm, s := d.watchBoth(t, "oracle-threads shape=dispatcher depth=1", "oracle-threads shape=dispatcher depth=1 every=10 ns=300000", 2000)
 	hit := func(w *measuredWR) bool { return w.waited() >= computed }
+	sameElsewhere(t, calm, s, hit)
 	late := where(s.wrs, hit)
 	t.enough(100, len(late), "such that waited for the dispatcher")
 	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host() >= computed*95/100 })
@@ -47,8 +48,9 @@ func (t *trial) lay(m matrix, s *seen, late []measuredWR, hit func(*measuredWR) 
 // reaperLate: one thread posts and another reaps, which computes for long now and then.
 func reaperLate(t *trial, m matrix) {
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-threads every=10 ns=300000"), 3000)
+	calm, s := d.watchBoth(t, "oracle-threads", "oracle-threads every=10 ns=300000", 3000)
 	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= computed/2 }
+	sameElsewhere(t, calm, s, hit)
 	late := stamped(t, where(s.wrs, hit), 50)
 	t.atLeast(0.99, late, "of the software class", func(w *measuredWR) bool { return w.in(attribution.Software)+w.host()+w.doubt() >= w.waited()*95/100 })
 	t.lay(m, s, late, hit)
@@ -59,8 +61,9 @@ func reaperLate(t *trial, m matrix) {
 func lateProxy(t *trial, m matrix) {
 	const ns = 5_000_000
 	d := spinning(t.T, "LAT_NS=4000")
-	s := d.watch(t, d.job(t.T, "oracle-proxy size=4096 every=200 ns=5000000"), 4000)
+	calm, s := d.watchBoth(t, "oracle-proxy size=4096", "oracle-proxy size=4096 every=200 ns=5000000", 4000)
 	hit := func(w *measuredWR) bool { return w.waited()-w.host() >= ns/4 }
+	sameElsewhere(t, calm, s, hit)
 	late := stamped(t, where(s.wrs, hit), 20)
 	t.lay(m, s, late, hit)
 	queues := map[uint32]bool{}
@@ -72,8 +75,8 @@ func lateProxy(t *trial, m matrix) {
 
 // slowProxy: on the queue pairs of one thread notifications are slow on the wire.
 func slowProxy(t *trial, m matrix) {
-	d := spinning(t.T, "LAT_NS=4000", "SLOW_EVERY=20", "SLOW_NS=1000000", "SLOW_OP=WRITE_IMM")
-	s := d.watch(t, d.job(t.T, "oracle-proxy size=4096"), 4000)
+	d := spinning(t.T, "LAT_NS=4000")
+	calm, s := d.watchBoth(t, "oracle-proxy size=4096", "oracle-proxy size=4096", 4000, "SLOW_EVERY=20", "SLOW_NS=1000000", "SLOW_OP=WRITE_IMM")
 	slow := stamped(t, where(s.wrs, (*measuredWR).slow), 30)
 	t.atLeast(0.99, slow, "of the wire class", func(w *measuredWR) bool { return w.in(attribution.Wire) >= w.Row.Injected*95/100 })
 	t.atLeast(0.95, slow, "above the wire's floor by what was injected", func(w *measuredWR) bool { return w.above() >= w.Row.Injected*95/100 })
@@ -84,6 +87,7 @@ func slowProxy(t *trial, m matrix) {
 	}
 	rest := where(s.wrs, func(w *measuredWR) bool { return !hit[w.QPNum] })
 	t.enough(50, len(rest), "of queue pairs that were not slowed")
+	sameElsewhere(t, calm, s, func(w *measuredWR) bool { return hit[w.QPNum] })
 	t.atLeast(0.98, rest, "not held up by others", func(w *measuredWR) bool { return w.above()-max(0, w.late()) < 500_000 })
 	m.fill(s, attribution.Excess, func(w *measuredWR) int64 { return w.Row.Injected })
 }

@@ -113,10 +113,10 @@ func sameExcess(t *trial, calm, s *seen) {
 // stuck: with faults of the device that hold up what is behind as well, all that
 // requests were told to wait for is above the wire's floor, whether it was injected
 // into them or into one in front, and none of it is called a queue.
-func stuck(faults, job string, completions int) func(*trial, matrix) {
+func stuck(device, faults, job string, completions int) func(*trial, matrix) {
 	return func(t *trial, m matrix) {
-		d := spinning(t.T, strings.Fields(faults)...)
-		s := d.watch(t, d.job(t.T, job), completions)
+		d := spinning(t.T, device)
+		calm, s := d.watchBoth(t, job, job, completions, strings.Fields(faults)...)
 		told := func(w *measuredWR) int64 { return w.Row.CQEDue - w.Row.Doorbell }
 		floor := quantile(collect(s.wrs, told), 0.1)
 		held := func(w *measuredWR) int64 {
@@ -125,6 +125,7 @@ func stuck(faults, job string, completions int) func(*trial, matrix) {
 			}
 			return 0
 		}
+		sameElsewhere(t, calm, s, func(w *measuredWR) bool { return held(w) > 0 })
 		hit := stamped(t, where(s.wrs, func(w *measuredWR) bool { return held(w) > 0 }), 30)
 		t.atLeast(0.99, hit, "of the wire class", func(w *measuredWR) bool {
 			return w.in(attribution.Wire)+min(w.doubt(), w.in(attribution.Undecided)) >= held(w)*95/100
