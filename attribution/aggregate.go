@@ -36,10 +36,11 @@ type aggregates struct {
 	unsplit  struct{ wrs, ns int64 }
 	noFloor  int64 // WRs beyond floorsMost
 
-	// What walk tells about a gap: see depth.go.
-	span     func(state threadState, begin, end uint64, syscall int32)
-	walked   *backlog
-	walkedNS uint64
+	// What walk tells about a gap: see gaps.go.
+	span   func(state threadState, begin, end uint64, syscall int32)
+	walked [2]*gaps
+	none   gaps // stands for no gap
+	unseen blind
 }
 
 // kind: sends and receives are not mixed, for a receive's latency holds no wire.
@@ -109,35 +110,6 @@ func (a *aggregates) add(m *measured) {
 	}
 	for a.line.ready() {
 		a.settle(a.line.take())
-	}
-}
-
-// posted says that one work request was posted: opcode is enum ibv_wr_opcode,
-// depth the WRs in flight on the QP before it, or depthUnknown. Receives are not reported.
-func (a *aggregates) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32) {
-	q := a.queue(qp)
-	if direction(opcode) == 1 {
-		q.port.received += int64(bytes)
-	} else {
-		q.port.sent += int64(bytes)
-	}
-	if depth != depthUnknown {
-		a.gapBefore(q, t, tid)
-	}
-	q.backlog.post(t, tid, bytes, depth)
-}
-
-// retired says that n work requests with these bytes left the QP's send queue
-// at t, leaving depth in flight, or depthUnknown.
-func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
-	a.queue(qp).backlog.retire(t, depth)
-}
-
-// paused says that posts and polls are not observed from t on.
-func (a *aggregates) paused(t uint64) {
-	for _, q := range a.queues {
-		a.gapBefore(q, t, q.backlog.lastTID)
-		q.backlog.empty = false
 	}
 }
 

@@ -59,6 +59,7 @@ const (
 // anchor is the state of proving a queue's place.
 type anchor struct {
 	by      proof
+	whole   bool   // nothing is in flight that was posted unseen: by a proof, or as what was posted later is completed
 	since   uint64 // when we began to look
 	lossEnd uint64 // until then records were being lost; 0: none were
 
@@ -76,7 +77,7 @@ func (q *workQueue) proven() bool { return q.anchor.by != unproven }
 
 // prove anchors the queue: what it holds now is what is in flight.
 func (q *workQueue) prove(by proof) {
-	q.anchor.by = by
+	q.anchor.by, q.anchor.whole = by, by != provenWQE
 	for i := range q.len() {
 		q.at(i).is &^= isUnproven
 	}

@@ -174,7 +174,9 @@ func (a *aggregates) peerWaits() []PeerWait {
 func (a *aggregates) describeQueues(r *Report, names *naming) []string {
 	window := r.Context.Window
 	for _, p := range a.ports {
-		r.Ports = append(r.Ports, p.report(r.Context, float64(a.observed(window.Begin, window.End))/1e9))
+		b := &p.backlog.backlog
+		a.gapBefore(&a.none, &b.gaps, window.End, b.lastTID)
+		r.Ports = append(r.Ports, p.report(r.Context, b.report(window.Begin, window.End, &a.unseen, a.observed, names)))
 	}
 	slices.SortFunc(r.Ports, func(x, y PortReport) int {
 		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.Port, y.Port))
@@ -187,15 +189,11 @@ func (a *aggregates) describeQueues(r *Report, names *naming) []string {
 	})
 	for _, q := range states {
 		begin, end := max(window.Begin, q.qp.created), window.End
-		if q.backlog.posted > 0 {
-			a.gapBefore(q, end, q.backlog.lastTID)
-		}
-		line := Queue{
+		a.gapBefore(&q.backlog.gaps, &a.none, end, q.backlog.lastTID)
+		r.Queues = append(r.Queues, Queue{
 			PID: q.qp.pid, QPNum: q.qp.num, Device: q.port.name.device, Peer: validText(q.qp.peer),
-			QueueSize: int64(q.qp.maxSendWR), WindowNS: int64(a.observed(begin, end)),
-		}
-		q.backlog.report(&line, begin, end, a.observed, names)
-		r.Queues = append(r.Queues, line)
+			QueueSize: int64(q.qp.maxSendWR), Backlog: q.backlog.report(begin, end, &a.unseen, a.observed, names),
+		})
 	}
 	return markBypass(r.Context, r.Queues, states, r.Ports)
 }

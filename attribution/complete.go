@@ -130,6 +130,9 @@ func (e *Engine) take(qp *queuePair, q *workQueue, i int, c *verbRecord, cq *com
 		}
 	}
 	e.finish(qp, q, p, c, cq, with)
+	if p.is&isBeforeLoss == 0 {
+		q.anchor.whole = true
+	}
 	if wait {
 		p.is |= isTaken
 	} else {

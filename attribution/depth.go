@@ -1,147 +1,258 @@
 package attribution
 
-// idleSyscalls are told apart per queue pair.
-const idleSyscalls = 8
-
-// backlog follows how full a send queue is kept: what happens before the post
-// is in no latency, but a job that is slow because nobody posts shows here.
+// backlog follows how full a send queue is kept, or those of a port: what
+// happens before the post is in no latency, but a job that is slow because
+// nobody posts shows here.
 type backlog struct {
-	posted, bytes  int64
-	depths         int64 // posts at which the depth was known
-	depthSum       int64 // at these
-	depthMax       int32
-	firstPost      uint64
-	startedEmpty   bool // nothing was in flight at the first post
-	empty          bool // nothing is in flight since
-	since          uint64
-	counted        uint64 // gaps are counted up to here
-	lastTID        uint32
-	idle, unknown  uint64
-	running, ready uint64 // runnable: wants a CPU
-	asleep         uint64
-	sleeps         [idleSyscalls]sleepSum
-	otherSleeps    sleepSum
+	gaps
+	posted, bytes int64
+	depths        int64 // posts at which the depth was known
+	depthSum      int64 // at these
+	depthMax      int64
+	firstPost     uint64
+	startedEmpty  bool // nothing was in flight at the first post
+	blind         blind
+	lastTID       uint32
 }
 
-type sleepSum struct {
-	syscall int32
-	used    bool
-	ns      uint64
-	count   int64
+// blind is when posts and polls were not seen.
+type blind struct{ first, last uint64 }
+
+func (b *blind) at(t uint64) {
+	if b.first == 0 {
+		b.first = t
+	}
+	b.last = max(b.last, t)
 }
 
-// post takes a post.
-func (b *backlog) post(t uint64, tid uint32, bytes uint64, depth int32) {
+// before gives how much of [begin, end) lies before what was not seen, as far as
+// that is known.
+func (b *blind) before(begin, end uint64) uint64 {
+	switch {
+	case b.first == 0 || b.last < begin:
+		return end
+	case b.first < begin:
+		return begin
+	}
+	return min(b.first, end)
+}
+
+// post takes a post, before which depth WRs were in flight.
+func (b *backlog) post(t uint64, tid uint32, bytes uint64, depth int64) {
 	if b.posted == 0 {
 		b.firstPost, b.startedEmpty = t, depth == 0
 	}
 	b.posted++
 	b.bytes += int64(bytes)
-	b.empty = false
+	b.open = false
 	b.lastTID = tid
 	if depth == depthUnknown {
 		return
 	}
 	b.depths++
-	b.depthSum += int64(depth)
+	b.depthSum += depth
 	b.depthMax = max(b.depthMax, depth)
 }
 
 func (b *backlog) retire(t uint64, depth int32) {
 	if depth == 0 {
-		b.empty, b.since = true, max(t, b.counted)
+		b.begin(t)
 	}
 }
 
-// gap adds [begin, end), in which nothing was in flight.
-func (b *backlog) gap(begin, end uint64, told uint64) {
-	b.idle += end - begin
-	b.counted = end
-	b.unknown += end - begin - min(told, end-begin)
+// report what b knows. [begin, end) is the part of the window in which the queue
+// pair existed, observed how much of a time was, and unseen when anything was not.
+func (b *backlog) report(begin, end uint64, unseen *blind, observed func(begin, end uint64) uint64, names *naming) (r Backlog) {
+	r.Posted, r.WindowNS = b.posted, int64(observed(begin, end))
+	r.DepthMax, r.DepthKnown = b.depthMax, b.depths
+	if b.depths > 0 {
+		r.DepthMean = float64(b.depthSum) / float64(b.depths)
+	}
+	b.gaps.report(&r, names)
+	if first := b.firstPost; b.posted == 0 || b.startedEmpty {
+		if b.posted == 0 {
+			first = end
+		}
+		before := int64(observed(begin, unseen.before(begin, b.blind.before(begin, first))))
+		r.IdleNS += before
+		r.IdleUnknown += before
+	}
+	if seconds := float64(r.WindowNS) / 1e9; seconds > 0 {
+		r.BytesPerSec = float64(b.bytes) / seconds
+		r.WRsPerSec = float64(b.posted) / seconds
+	}
+	return r
 }
 
-// spend adds what the posting thread did in a gap.
-func (b *backlog) spend(state threadState, ns uint64, syscall int32) {
-	switch state {
-	case stateRunning:
-		b.running += ns
-	case stateRunnable:
-		b.ready += ns
-	case stateAsleep:
-		b.asleep += ns
-		b.sleep(syscall, ns)
+// portBacklog is a port's. Nothing is in flight where that holds for each queue
+// pair that was posted to.
+//
+// Where records were lost or probes were out, all that is known of the queue
+// pairs is void. Those that were seen since the time before are unknown then,
+// until their place is proven anew: something may be in flight on them. The
+// others, which a job made once and leaves alone, do not count until a post.
+type portBacklog struct {
+	backlog
+	epoch         uint32 // counts these times
+	inFlight      int64  // on the busy ones
+	busy, unknown int32  // queue pairs
+	seen          int32  // in this epoch
+}
+
+// flow is what a port's backlog knows of a queue pair.
+type flow struct {
+	epoch uint32 // in which it was seen last
+	is    flowState
+	depth int32 // of one that is busy
+}
+
+type flowState uint8
+
+const (
+	flowUnseen flowState = iota
+	flowEmpty
+	flowBusy
+	flowUnknown // how many of its WRs are in flight
+)
+
+// at gives what is known of a queue pair.
+func (p *portBacklog) at(f *flow) flowState {
+	switch {
+	case f.is == flowUnseen || f.epoch == p.epoch:
+		return f.is
+	case f.epoch+1 == p.epoch:
+		return flowUnknown
+	}
+	return flowUnseen
+}
+
+// set what is known of a queue pair.
+func (p *portBacklog) set(f *flow, is flowState, depth int32) {
+	switch p.at(f) {
+	case flowBusy:
+		p.busy--
+		p.inFlight -= int64(f.depth)
+	case flowUnknown:
+		p.unknown--
+	}
+	if f.epoch == p.epoch && f.is != flowUnseen {
+		p.seen--
+	}
+	*f = flow{p.epoch, is, depth}
+	if is != flowUnseen {
+		p.seen++
+	}
+	switch is {
+	case flowBusy:
+		p.busy++
+		p.inFlight += int64(depth)
+	case flowUnknown:
+		p.unknown++
+	}
+}
+
+// forget begins an epoch.
+func (p *portBacklog) forget() {
+	p.epoch++
+	p.unknown, p.seen = p.seen, 0
+	p.busy, p.inFlight, p.open = 0, 0, false
+}
+
+// holds sets the depth of a queue pair, or depthUnknown.
+func (p *portBacklog) holds(f *flow, depth int32) {
+	switch {
+	case depth > 0 && f.is == flowBusy && f.epoch == p.epoch: // as mostly
+		p.inFlight += int64(depth - f.depth)
+		f.depth = depth
+	case depth == depthUnknown:
+		p.set(f, flowUnknown, 0)
+	case depth > 0:
+		p.set(f, flowBusy, depth)
 	default:
-		b.unknown += ns
+		p.set(f, flowEmpty, 0)
 	}
 }
 
-func (b *backlog) sleep(syscall int32, ns uint64) {
-	for i := range b.sleeps {
-		s := &b.sleeps[i]
-		if !s.used {
-			*s = sleepSum{syscall: syscall, used: true}
-		}
-		if s.syscall == syscall {
-			s.ns += ns
-			s.count++
-			return
-		}
-	}
-	b.otherSleeps.ns += ns
-	b.otherSleeps.count++
-}
-
-// gapBefore ends, at t, a time with nothing in flight: the thread that posts
-// now is asked what it did meanwhile.
-func (a *aggregates) gapBefore(q *queueState, t uint64, tid uint32) {
-	b := &q.backlog
-	if !b.empty || t <= b.since {
+// post on a queue pair, with depth WRs in flight on it before.
+func (p *portBacklog) post(f *flow, t uint64, tid uint32, bytes uint64, depth int32) {
+	if depth == depthUnknown {
+		p.holds(f, depthUnknown)
+		p.backlog.post(t, tid, bytes, depthUnknown)
 		return
 	}
-	a.walked, a.walkedNS = b, 0
-	if a.threads != nil {
-		a.threads.walk(tid, b.since, t, a.span)
+	p.holds(f, depth+1)
+	all := p.inFlight - 1
+	if p.unknown > 0 {
+		all = depthUnknown
 	}
-	b.gap(b.since, t, a.walkedNS)
+	p.backlog.post(t, tid, bytes, all)
 }
 
-// spanOf is what a.span is made of: one closure for all walks.
-func (a *aggregates) spanOf(state threadState, begin, end uint64, syscall int32) {
-	a.walkedNS += end - begin
-	a.walked.spend(state, end-begin, syscall)
+// clear begins a gap at t where nothing is in flight now.
+func (p *portBacklog) clear(t uint64) {
+	if p.busy == 0 && p.unknown == 0 && !p.open {
+		p.begin(t)
+	}
 }
 
-// report fills the part of a Queue that b knows. [begin, end) is the part of
-// the window in which the queue pair existed, observed how much of a time was.
-func (b *backlog) report(q *Queue, begin, end uint64, observed func(begin, end uint64) uint64, names *naming) {
-	q.Posted = b.posted
-	q.DepthMax, q.DepthKnown = int64(b.depthMax), b.depths
-	idle, unknown := b.idle, b.unknown
-	switch {
-	case b.posted == 0:
-		idle, unknown = idle+observed(begin, end), unknown+observed(begin, end)
-	case b.startedEmpty:
-		idle, unknown = idle+observed(begin, b.firstPost), unknown+observed(begin, b.firstPost)
+// posted says that one work request was posted: opcode is enum ibv_wr_opcode,
+// depth the WRs in flight on the QP before it, or depthUnknown. Receives are not reported.
+func (a *aggregates) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32) {
+	q := a.queue(qp)
+	if direction(opcode) == 1 {
+		q.port.received += int64(bytes)
+	} else {
+		q.port.sent += int64(bytes)
 	}
-	if b.depths > 0 {
-		q.DepthMean = float64(b.depthSum) / float64(b.depths)
+	if depth == depthUnknown {
+		q.backlog.open = false // what was known of it is no more
 	}
-	q.IdleNS = int64(idle)
-	q.IdleRunning, q.IdleRunnable = int64(b.running), int64(b.ready)
-	q.IdleAsleep, q.IdleUnknown = int64(b.asleep), int64(unknown)
-	var list []Culprit
-	for _, s := range b.sleeps {
-		if s.used {
-			name := "asleep"
-			if s.syscall >= 0 {
-				name = names.syscall(s.syscall)
-			}
-			list = append(list, Culprit{Name: name, TotalNS: int64(s.ns), Count: s.count})
-		}
+	a.gapBefore(&q.backlog.gaps, &q.port.backlog.gaps, t, tid)
+	q.backlog.post(t, tid, bytes, int64(depth))
+	q.port.backlog.post(&qp.flow, t, tid, bytes, depth)
+}
+
+// retired says that n work requests with these bytes left the QP's send queue
+// at t, leaving depth in flight, or depthUnknown.
+func (a *aggregates) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {
+	q := a.queue(qp)
+	q.backlog.retire(t, depth)
+	q.port.backlog.holds(&qp.flow, depth)
+	q.port.backlog.clear(t)
+}
+
+// lost says that from t on it is not known what the QP's send queue holds.
+func (a *aggregates) lost(qp *queuePair, t uint64) {
+	q := a.queue(qp)
+	q.backlog.blind.at(t)
+	a.gapBefore(&q.backlog.gaps, &a.none, t, q.backlog.lastTID)
+	if port := &q.port.backlog; port.at(&qp.flow) == flowEmpty || port.at(&qp.flow) == flowBusy {
+		a.gapBefore(&a.none, &port.gaps, t, port.lastTID)
+		port.blind.at(t)
+		port.set(&qp.flow, flowUnknown, 0)
 	}
-	q.IdleSyscalls = topCulprits(list, Culprit{TotalNS: int64(b.otherSleeps.ns), Count: b.otherSleeps.count})
-	if seconds := float64(observed(begin, end)) / 1e9; seconds > 0 {
-		q.BytesPerSec = float64(b.bytes) / seconds
-		q.WRsPerSec = float64(b.posted) / seconds
+}
+
+// gone says that the QP was destroyed at t.
+func (a *aggregates) gone(qp *queuePair, t uint64) {
+	if qp.aggregate == nil {
+		return
+	}
+	if port := &qp.aggregate.port.backlog; port.at(&qp.flow) != flowUnseen {
+		port.set(&qp.flow, flowUnseen, 0)
+		port.clear(t)
+	}
+}
+
+// paused says that posts and polls are not observed from t on, or that some
+// were lost, of whom is unknown.
+func (a *aggregates) paused(t uint64) {
+	a.unseen.at(t)
+	for _, q := range a.queues {
+		a.gapBefore(&q.backlog.gaps, &a.none, t, q.backlog.lastTID)
+	}
+	for _, p := range a.ports {
+		a.gapBefore(&a.none, &p.backlog.gaps, t, p.backlog.lastTID)
+		p.backlog.forget()
 	}
 }

@@ -45,19 +45,25 @@ func TestQueueIsDescribed(t *testing.T) {
 	r := a.finish(ctx, []*queuePair{qp, testQP(6)})
 	seconds := float64(ctx.Window.End) / 1e9
 	want := []Queue{{
-		PID: 100, QPNum: 5, Device: "mlx5_0", Peer: "lid 1 qp 0x99", Posted: 3, DepthMean: 1.0 / 3, DepthMax: 1, DepthKnown: 3, QueueSize: 128,
-		// Before the first post nobody was asked.
-		IdleNS: 1000 + 1000 + 500, WindowNS: 5000, IdleRunning: 450, IdleRunnable: 300, IdleAsleep: 750, IdleUnknown: 1000,
-		IdleSyscalls: []Culprit{{Name: "read", TotalNS: 750, Count: 15}},
-		BytesPerSec:  8256 / seconds, WRsPerSec: 3 / seconds,
+		PID: 100, QPNum: 5, Device: "mlx5_0", Peer: "lid 1 qp 0x99", QueueSize: 128, Backlog: Backlog{
+			Posted: 3, DepthMean: 1.0 / 3, DepthMax: 1, DepthKnown: 3,
+			// Before the first post nobody was asked.
+			IdleNS: 1000 + 1000 + 500, WindowNS: 5000, IdleRunning: 450, IdleRunnable: 300, IdleAsleep: 750, IdleUnknown: 1000,
+			IdleSyscalls: []Culprit{{Name: "read", TotalNS: 750, Count: 15}},
+			BytesPerSec:  8256 / seconds, WRsPerSec: 3 / seconds,
+		},
 	}, {
-		PID: 100, QPNum: 6, Device: "mlx5_0", Peer: "lid 1 qp 0x99", QueueSize: 128, IdleNS: 5000, WindowNS: 5000, IdleUnknown: 5000,
+		PID: 100, QPNum: 6, Device: "mlx5_0", Peer: "lid 1 qp 0x99", QueueSize: 128,
+		Backlog: Backlog{IdleNS: 5000, WindowNS: 5000, IdleUnknown: 5000},
 	}}
 	if diff := cmp.Diff(want, r.Queues); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]interval{{3000, 4000}, {4500, 5000}}, threads.asked, cmp.AllowUnexported(interval{})); diff != "" {
+	if diff := cmp.Diff([]interval{{3000, 4000}, {4500, 5000}, {4500, 5000}}, threads.asked, cmp.AllowUnexported(interval{})); diff != "" {
 		t.Error(diff)
+	}
+	if diff := cmp.Diff(want[0].Backlog, r.Ports[0].Backlog); diff != "" {
+		t.Error("the port of one queue pair: " + diff)
 	}
 	if p := r.Ports[0]; p.TracedSent != 8192 || p.TracedRecv != 64 || p.PortSent != -1 || p.PortRecv != -1 {
 		t.Errorf("port %+v", p)
@@ -110,12 +116,14 @@ func TestPortCounters(t *testing.T) {
 	a := newAggregates(Config{}, nil)
 	qp := testQP(5)
 	qp.port = 0 // not known: the device has one
-	for range 1000 {
-		a.posted(qp, 10, 1, 0, 4096, 0)
+	for i := range int32(1000) {
+		a.posted(qp, 10, 1, 0, 4096, i)
 	}
 	ctx := portContext("mlx5_0", moved("port_xmit_data", 1_100_000), moved("port_rcv_data", 20_000))
 	p := a.finish(ctx, nil).Ports
-	want := []PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 100e9, TracedBPS: 4_096_000 * 8 / 10.0, TracedSent: 4_096_000, PortSent: 4_400_000, PortRecv: 80_000}}
+	want := []PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 100e9, TracedBPS: 4_096_000 * 8 / 10.0, TracedSent: 4_096_000, PortSent: 4_400_000, PortRecv: 80_000,
+		Backlog: Backlog{Posted: 1000, DepthMean: 499.5, DepthMax: 999, DepthKnown: 1000, IdleNS: 10, IdleUnknown: 10, WindowNS: 10e9,
+			WRsPerSec: 100, BytesPerSec: 409_600}}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}

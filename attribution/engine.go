@@ -49,6 +49,8 @@ type sink interface {
 	add(m *measured)
 	posted(qp *queuePair, t uint64, tid uint32, opcode uint8, bytes uint64, depth int32)
 	retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32)
+	lost(qp *queuePair, t uint64)
+	gone(qp *queuePair, t uint64)
 	paused(t uint64)
 }
 
@@ -117,6 +119,7 @@ func (e *Engine) Finish(ctx *event.Context) *Report {
 func (e *Engine) close() {
 	e.order.flush()
 	e.release(never)
+	e.now = never // what is outstanding leaves no queue empty before the window ends
 	for _, qp := range e.objects.live {
 		e.closeQueue(qp, &qp.sendQueue, settledOutstanding)
 		e.closeQueue(qp, &qp.recvQueue, settledOutstanding)

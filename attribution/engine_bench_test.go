@@ -136,6 +136,8 @@ type nothing struct{ wrs int64 }
 
 func (n *nothing) add(m *measured)                                         { n.wrs++ }
 func (n *nothing) posted(*queuePair, uint64, uint32, uint8, uint64, int32) {}
+func (n *nothing) lost(*queuePair, uint64)                                 {}
+func (n *nothing) gone(*queuePair, uint64)                                 {}
 func (n *nothing) paused(uint64)                                           {}
 func (n *nothing) retired(*queuePair, uint64, int32, uint64, int32)        {}
 

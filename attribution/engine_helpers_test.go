@@ -237,6 +237,10 @@ func (r *recorder) posted(qp *queuePair, t uint64, tid uint32, opcode uint8, byt
 	r.bytes += int64(bytes)
 }
 
+func (r *recorder) lost(*queuePair, uint64) {}
+
+func (r *recorder) gone(*queuePair, uint64) {}
+
 func (r *recorder) paused(uint64) {}
 
 func (r *recorder) retired(qp *queuePair, t uint64, n int32, bytes uint64, depth int32) {

@@ -34,6 +34,9 @@ func (e *Engine) queuePairEvent(r *rareRecord) {
 	}
 	if qp == nil {
 		qp = e.objects.add(r.pid, a.Addr, a.Num)
+		if what == event.ObjectCreated {
+			qp.created = r.time
+		}
 		qp.learn(what, a)
 		e.unprove(qp, r.time)
 	} else {
@@ -106,6 +109,7 @@ func (e *Engine) atItsEnd(qp *queuePair) settlement {
 func (e *Engine) retire(qp *queuePair, t uint64) {
 	e.closeQueue(qp, &qp.sendQueue, e.atItsEnd(qp))
 	e.closeQueue(qp, &qp.recvQueue, e.atItsEnd(qp))
+	e.out.gone(qp, t)
 	e.letGo(qp, 0, 0)
 	e.objects.remove(qp)
 	e.flights.forget(qp)
@@ -175,11 +179,11 @@ func (e *Engine) lossEvent(r *rareRecord) {
 	}
 	switch of {
 	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindQP:
-		e.loseAll(r.lossEnd)
+		e.loseAll(r.time, r.lossEnd)
 	case event.KindSwitch, event.KindWaking, event.KindTask:
 		e.threads.lost(r.time, r.lossEnd)
 	case 0:
-		e.loseAll(r.lossEnd)
+		e.loseAll(r.time, r.lossEnd)
 		e.threads.lost(r.time, r.lossEnd)
 	}
 	if of == event.KindWR {
@@ -246,6 +250,9 @@ func (e *Engine) loseOf(ev *event.Event) {
 		return
 	}
 	qp, q := e.queueOf(&r)
+	if qp != nil && !q.receive {
+		e.out.lost(qp, min(beginOf(&r), e.now))
+	}
 	e.ledger.lose(q.receive, 1)
 	if th := e.threads.known(r.tid); th != nil && th.call.open && th.call.number == r.Call && th.call.queue == q {
 		th.call.seen++ // so that its return does not miss it once more

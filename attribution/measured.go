@@ -119,6 +119,7 @@ type queuePair struct {
 
 	created   uint64      // 0: before the window
 	aggregate *queueState // the aggregates' own
+	flow      flow        // its port's
 
 	sameNumber *queuePair   // another one of its process with this number
 	clock      *deviceClock // of its device, once a CQE had a time stamp

@@ -10,6 +10,7 @@ type tracedPort struct {
 	received   int64
 	traffic    [2]portTraffic // see direction
 	stalls     stallCount
+	backlog    portBacklog
 	link       perByte     // of the slower of link and PCIe; 0: unknown, or a software device
 	overflow   *queueState // for queue pairs beyond queuesMost
 	linkBPS    uint64
@@ -64,7 +65,7 @@ func portNumber(qp *queuePair, devices []event.Device) uint8 {
 
 // report puts the port's counters beside the traced bytes. Data counters are
 // in units of 4 bytes and contain headers.
-func (p *tracedPort) report(ctx *event.Context, seconds float64) PortReport {
+func (p *tracedPort) report(ctx *event.Context, b Backlog) PortReport {
 	r := PortReport{
 		Device:     p.name.device,
 		Port:       int(p.name.number),
@@ -73,8 +74,9 @@ func (p *tracedPort) report(ctx *event.Context, seconds float64) PortReport {
 		TracedRecv: p.received,
 		PortSent:   -1,
 		PortRecv:   -1,
+		Backlog:    b,
 	}
-	if seconds > 0 {
+	if seconds := float64(b.WindowNS) / 1e9; seconds > 0 {
 		r.TracedBPS = float64(p.sent) * 8 / seconds
 	}
 	if port := findPort(ctx, p.name); port != nil {

@@ -24,6 +24,9 @@ func (e *Engine) lose(qp *queuePair, q *workQueue, t uint64) {
 	}
 	q.tail = q.head + uint64(kept)
 	e.noteLeft(qp, q, t)
+	if qp != nil && !q.receive {
+		e.out.lost(qp, min(t, e.now))
+	}
 	room := uint32(0)
 	if qp != nil && !q.receive {
 		room = qp.room()
@@ -61,8 +64,9 @@ func (e *Engine) purge(qp *queuePair, q *workQueue, tid, call uint32, t uint64) 
 
 // loseAll un-anchors all queues: records that matching needs were dropped, of
 // whom is unknown. Nothing is proven before the loss has ended.
-func (e *Engine) loseAll(end uint64) {
+func (e *Engine) loseAll(begin, end uint64) {
 	e.lossEnd = max(e.lossEnd, end)
+	e.out.paused(begin)
 	for _, qp := range e.objects.live {
 		e.lose(qp, &qp.sendQueue, end)
 		e.lose(qp, &qp.recvQueue, end)

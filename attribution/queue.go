@@ -66,12 +66,13 @@ type workQueue struct {
 }
 
 // depthUnknown stands for the depth of a queue whose place is not proven: what
-// it holds may be completed, and what is in flight may be older than the window.
+// it holds may be completed, and what is in flight may be older than the window,
+// or may have been posted while records were lost.
 const depthUnknown = -1
 
 // depth is how many work requests are in flight.
 func (q *workQueue) depth() int32 {
-	if !q.proven() {
+	if !q.proven() || !q.anchor.whole {
 		return depthUnknown
 	}
 	return q.inFlight

@@ -199,32 +199,41 @@ type WR struct {
 	Stack                  uint64
 }
 
+// Backlog tells how send queues were kept full. Idle is a time with nothing in
+// flight: posted, and not yet reaped.
+type Backlog struct {
+	Posted       int64
+	DepthMean    float64 // WRs in flight at post, itself not counted, where known
+	DepthMax     int64
+	DepthKnown   int64 // posts at which the depth was known: not before the queue's place is proven
+	IdleNS       int64
+	WindowNS     int64 // observed
+	IdleRunning  int64 // of IdleNS: what the thread did that posted next
+	IdleRunnable int64
+	IdleAsleep   int64
+	IdleUnknown  int64
+	IdleSyscalls []Culprit // which system calls it slept in
+	BytesPerSec  float64   // posted
+	WRsPerSec    float64
+}
+
 // Queue describes how a QP was kept busy.
 type Queue struct {
 	PID          uint32
 	QPNum        uint32
 	Device, Peer string
-	Posted       int64
-	DepthMean    float64 // WRs in flight at post, itself not counted, where known
-	DepthMax     int64
-	DepthKnown   int64 // posts at which the depth was known: not before the queue's place is proven
-	QueueSize    int64 // max_send_wr; 0: unknown
-	IdleNS       int64 // with nothing in flight
-	WindowNS     int64
-	IdleRunning  int64 // of IdleNS: what the posting thread did
-	IdleRunnable int64
-	IdleAsleep   int64
-	IdleUnknown  int64
-	IdleSyscalls []Culprit // which system calls it slept in
-	BytesPerSec  float64
-	WRsPerSec    float64
-	Bypass       bool // alive, yet no post was seen
+	Backlog
+	QueueSize int64 // max_send_wr; 0: unknown
+	Bypass    bool  // alive, yet no post was seen
 }
 
-// PortReport compares what was traced with what the port counted.
+// PortReport compares what was traced with what the port counted. Its Backlog
+// is that of all its queue pairs together: each counts from its first post on,
+// after a pause or a loss from the first one that follows.
 type PortReport struct {
-	Device     string
-	Port       int
+	Device string
+	Port   int
+	Backlog
 	RateBPS    uint64  // of the link, 0 unknown
 	TracedBPS  float64 // WR payload sent, bits per second
 	TracedSent int64   // payload bytes of send, write and atomic WRs; of reads on Received

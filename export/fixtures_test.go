@@ -122,11 +122,12 @@ func pollingJob() *attribution.Report {
 	b.r.Slow = attribution.Slow{ThresholdNS: 12_510, Bursts: 12, PeriodNS: second, Pattern: "every 1.00 s"}
 	b.r.WRs = attribution.Books{Posted: 4003, Completed: 4000, Outstanding: 1, Excluded: 2, Bytes: 4000 * 65536}
 	b.r.Kinds = map[string]attribution.Books{"send": b.r.WRs}
-	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", Posted: 4003, DepthMax: 0, DepthKnown: 4003, QueueSize: 128,
-		IdleNS: 1_790_000_000, WindowNS: 10 * second, IdleRunning: 1_700_000_000, IdleRunnable: 60_000_000, IdleUnknown: 30_000_000,
-		BytesPerSec: 26_214_400, WRsPerSec: 400}}
+	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x105, Device: "mlx5_0", Peer: "lid 4 qp 0x9c", QueueSize: 128,
+		Backlog: attribution.Backlog{Posted: 4003, DepthMax: 0, DepthKnown: 4003,
+			IdleNS: 1_790_000_000, WindowNS: 10 * second, IdleRunning: 1_700_000_000, IdleRunnable: 60_000_000, IdleUnknown: 30_000_000,
+			BytesPerSec: 26_214_400, WRsPerSec: 400}}}
 	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 209_715_200,
-		TracedSent: 262_144_000, PortSent: 264_480_000, PortRecv: 2_400_000}}
+		TracedSent: 262_144_000, PortSent: 264_480_000, PortRecv: 2_400_000, Backlog: b.r.Queues[0].Backlog}}
 	r := inCgroup(b.report(c), "stress-ng (pid 312)", attribution.Cgroup{Name: "/batch.slice/nightly.service", Apart: true})
 	return inCgroup(r, "kworker/3:1 (pid 88)", attribution.Cgroup{Name: "/"})
 }
@@ -173,12 +174,13 @@ func eventModeJob() *attribution.Report {
 	receive := attribution.Books{Posted: 5500, Completed: 5000, Outstanding: 500, Bytes: 5000 * 4096}
 	b.r.Kinds = map[string]attribution.Books{"send": send, "receive": receive}
 	b.r.WRs = attribution.Books{Posted: 10_500, Completed: 10_000, Outstanding: 500, Bytes: 10_000 * 4096}
-	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x11, Device: "rxe0", Peer: "10.0.1.2 qp 0x11", Posted: 5000, DepthMax: 1, DepthKnown: 5000, QueueSize: 1,
-		IdleNS: 6_200_000_000, WindowNS: 10 * second, IdleRunning: 1_100_000_000, IdleRunnable: 300_000_000, IdleAsleep: 4_800_000_000,
-		IdleSyscalls: []attribution.Culprit{{Name: "read", TotalNS: 4_700_000_000, Count: 5000}, {Name: "futex", TotalNS: 100_000_000, Count: 12}},
-		BytesPerSec:  2_048_000, WRsPerSec: 500}}
+	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 0x11, Device: "rxe0", Peer: "10.0.1.2 qp 0x11", QueueSize: 1,
+		Backlog: attribution.Backlog{Posted: 5000, DepthMax: 1, DepthKnown: 5000,
+			IdleNS: 6_200_000_000, WindowNS: 10 * second, IdleRunning: 1_100_000_000, IdleRunnable: 300_000_000, IdleAsleep: 4_800_000_000,
+			IdleSyscalls: []attribution.Culprit{{Name: "read", TotalNS: 4_700_000_000, Count: 5000}, {Name: "futex", TotalNS: 100_000_000, Count: 12}},
+			BytesPerSec:  2_048_000, WRsPerSec: 500}}}
 	b.r.Ports = []attribution.PortReport{{Device: "rxe0", Port: 1, RateBPS: 2_500_000_000, TracedBPS: 16_384_000, TracedSent: 20_480_000,
-		TracedRecv: 20_480_000, PortSent: -1, PortRecv: -1}}
+		TracedRecv: 20_480_000, PortSent: -1, PortRecv: -1, Backlog: b.r.Queues[0].Backlog}}
 	var waits []int64
 	for range 5000 {
 		waits = append(waits, int64(jitter(rnd, 310_000)))
@@ -252,16 +254,21 @@ func trainingJob() *attribution.Report {
 		{Device: "mlx5_1", Port: 1, Peer: "lid 5", Op: "READ", Transport: "RC", Learnt: 3},
 	}
 	for i := range 20 {
-		b.r.Queues = append(b.r.Queues, attribution.Queue{PID: pid, QPNum: 0x200 + uint32(i), Device: []string{"mlx5_0", "mlx5_1"}[i%2], Peer: []string{"lid 4", "lid 5", "lid 6"}[i%3],
-			Posted: 2400 + int64(i%3), DepthMean: 3.4, DepthMax: 31, DepthKnown: 2400, QueueSize: 32, IdleNS: 8_300_000_000 + int64(i)*1_000_000, WindowNS: 10 * second,
-			IdleRunning: 1_000_000_000, IdleRunnable: 100_000_000, IdleAsleep: 7_100_000_000, IdleUnknown: 100_000_000,
-			IdleSyscalls: []attribution.Culprit{{Name: "futex", TotalNS: 6_900_000_000, Count: 300}, {Name: "poll", TotalNS: 200_000_000, Count: 9}},
-			BytesPerSec:  166_000_000, WRsPerSec: 240})
+		b.r.Queues = append(b.r.Queues, attribution.Queue{PID: pid, QPNum: 0x200 + uint32(i), Device: []string{"mlx5_0", "mlx5_1"}[i%2], Peer: []string{"lid 4", "lid 5", "lid 6"}[i%3], QueueSize: 32,
+			Backlog: attribution.Backlog{Posted: 2400 + int64(i%3), DepthMean: 3.4, DepthMax: 31, DepthKnown: 2400,
+				IdleNS: 8_300_000_000 + int64(i)*1_000_000, WindowNS: 10 * second, IdleRunning: 1_000_000_000, IdleRunnable: 100_000_000, IdleAsleep: 7_100_000_000, IdleUnknown: 100_000_000,
+				IdleSyscalls: []attribution.Culprit{{Name: "futex", TotalNS: 6_900_000_000, Count: 300}, {Name: "poll", TotalNS: 200_000_000, Count: 9}},
+				BytesPerSec:  166_000_000, WRsPerSec: 240}})
 	}
-	b.r.Queues = append(b.r.Queues, attribution.Queue{PID: pid, QPNum: 0x300, Device: "mlx5_0", WindowNS: 10 * second, Bypass: true})
+	b.r.Queues = append(b.r.Queues, attribution.Queue{PID: pid, QPNum: 0x300, Device: "mlx5_0", Bypass: true,
+		Backlog: attribution.Backlog{WindowNS: 10 * second}})
+	together := attribution.Backlog{Posted: 13_210, DepthMean: 9.1, DepthMax: 118, DepthKnown: 13_200, IdleNS: 5_600_000_000, WindowNS: 10 * second,
+		IdleRunning: 800_000_000, IdleRunnable: 100_000_000, IdleAsleep: 4_700_000_000,
+		IdleSyscalls: []attribution.Culprit{{Name: "futex", TotalNS: 4_600_000_000, Count: 290}, {Name: "poll", TotalNS: 100_000_000, Count: 4}},
+		BytesPerSec:  1_660_000_000, WRsPerSec: 1321}
 	b.r.Ports = []attribution.PortReport{
-		{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 13e9, TracedSent: 16_600_000_000, TracedRecv: 16_000_000_000, PortSent: 29_000_000_000, PortRecv: 16_300_000_000},
-		{Device: "mlx5_1", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 13e9, TracedSent: 16_600_000_000, TracedRecv: 16_000_000_000, PortSent: 16_900_000_000, PortRecv: 16_300_000_000},
+		{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 13e9, TracedSent: 16_600_000_000, TracedRecv: 16_000_000_000, PortSent: 29_000_000_000, PortRecv: 16_300_000_000, Backlog: together},
+		{Device: "mlx5_1", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 13e9, TracedSent: 16_600_000_000, TracedRecv: 16_000_000_000, PortSent: 16_900_000_000, PortRecv: 16_300_000_000, Backlog: together},
 	}
 	for i := range 11 {
 		b.r.Receive = append(b.r.Receive, attribution.PeerWait{Device: "mlx5_0", Peer: "lid 4", QPNum: 0x200 + uint32(i), Wait: distribution([]int64{1_200_000, 44_000_000, 46_000_000})})
@@ -277,7 +284,8 @@ func bypassJob() *attribution.Report {
 	c := testContext(5150, "allreduce", "./allreduce", "100", "131072")
 	b := &builder{}
 	for i := range 2 {
-		b.r.Queues = append(b.r.Queues, attribution.Queue{PID: 5150, QPNum: 0x40 + uint32(i), Device: "mlx5_0", Peer: "lid 4", WindowNS: 10 * second, Bypass: true})
+		b.r.Queues = append(b.r.Queues, attribution.Queue{PID: 5150, QPNum: 0x40 + uint32(i), Device: "mlx5_0", Peer: "lid 4", Bypass: true,
+			Backlog: attribution.Backlog{WindowNS: 10 * second}})
 	}
 	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, PortSent: 41_943_040_000, PortRecv: 41_943_040_000}}
 	b.r.Kinds = map[string]attribution.Books{"send": {}, "receive": {}}
@@ -297,7 +305,7 @@ func idleJob() *attribution.Report {
 	c.Targets[0].Exited = true
 	c.Probes[0].Error = "permission denied"
 	b := &builder{}
-	b.r.Queues = []attribution.Queue{{PID: 78, QPNum: 0x55, Device: "mlx5_0", WindowNS: 10 * second}}
+	b.r.Queues = []attribution.Queue{{PID: 78, QPNum: 0x55, Device: "mlx5_0", Backlog: attribution.Backlog{WindowNS: 10 * second}}}
 	return b.report(c)
 }
 
@@ -307,7 +315,8 @@ func booksOnly(comm string, send, receive attribution.Books) *attribution.Report
 	b.r.Kinds = map[string]attribution.Books{"send": send, "receive": receive}
 	b.r.WRs = attribution.Books{Posted: send.Posted + receive.Posted, Completed: send.Completed + receive.Completed, Outstanding: send.Outstanding + receive.Outstanding,
 		Excluded: send.Excluded + receive.Excluded, Unsignalled: send.Unsignalled}
-	b.r.Queues = []attribution.Queue{{PID: 79, QPNum: 0x55, Device: "mlx5_0", Posted: send.Posted, WindowNS: 10 * second, QueueSize: 128, DepthMean: 64, DepthMax: 127, DepthKnown: 4000}}
+	b.r.Queues = []attribution.Queue{{PID: 79, QPNum: 0x55, Device: "mlx5_0", QueueSize: 128,
+		Backlog: attribution.Backlog{Posted: send.Posted, WindowNS: 10 * second, DepthMean: 64, DepthMax: 127, DepthKnown: 4000}}}
 	return b.report(c)
 }
 

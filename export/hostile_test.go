@@ -53,9 +53,11 @@ func hostile() *attribution.Report {
 	b.r.Floors = []attribution.Floor{{Device: n(0), Peer: n(6), Op: n(1), Transport: n(2), Known: true}}
 	b.r.WRs = attribution.Books{Posted: 12, Completed: 12}
 	b.r.Kinds = map[string]attribution.Books{n(1): b.r.WRs}
-	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 1, Device: n(0), Peer: n(6), Posted: 12, WindowNS: second, IdleNS: second, IdleAsleep: second,
-		IdleSyscalls: []attribution.Culprit{{Name: n(1), TotalNS: second}, {Name: n(6)}}}}
-	b.r.Ports = []attribution.PortReport{{Device: n(6), Port: 1}}
+	b.r.Queues = []attribution.Queue{{PID: pid, QPNum: 1, Device: n(0), Peer: n(6),
+		Backlog: attribution.Backlog{Posted: 12, WindowNS: second,
+			IdleNS: second, IdleAsleep: second,
+			IdleSyscalls: []attribution.Culprit{{Name: n(1), TotalNS: second}, {Name: n(6)}}}}}
+	b.r.Ports = []attribution.PortReport{{Device: n(6), Port: 1, Backlog: b.r.Queues[0].Backlog}, {Device: n(1), Port: 2, Backlog: b.r.Queues[0].Backlog}}
 	b.r.Receive = []attribution.PeerWait{{Peer: n(0), Wait: distribution([]int64{1})}}
 	r := b.report(c)
 	for i, who := range nasty {
@@ -87,9 +89,11 @@ func huge() *attribution.Report {
 	r.Groups = []attribution.Group{{By: "op+size", Key: "WRITE 8EiB", Bytes: math.MaxInt64, Latency: d, Classes: r.Classes}}
 	r.Incidents = []attribution.Incident{{Cause: attribution.RNR, Begin: 10, End: 5, WRs: math.MaxInt64, DelayNS: math.MaxInt64,
 		Worst: attribution.WR{PostBegin: 9, Reap: 3}, Timeline: []attribution.Segment{{Begin: 9, End: 2, CPU: -1}, {Begin: 0, End: math.MaxUint64, TID: 1, CPU: math.MaxInt32}}}}
-	r.Queues = []attribution.Queue{{Posted: math.MaxInt64, DepthMean: math.Inf(1), DepthMax: math.MaxInt64, DepthKnown: math.MaxInt64, QueueSize: math.MaxInt64, IdleNS: math.MaxInt64,
-		WindowNS: math.MaxInt64, IdleRunning: math.MaxInt64, IdleUnknown: -1, BytesPerSec: math.Inf(1), WRsPerSec: math.NaN()}}
-	r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 255, RateBPS: math.MaxUint64, TracedBPS: math.NaN(), TracedSent: math.MaxInt64, TracedRecv: math.MinInt64, PortSent: math.MaxInt64, PortRecv: -1}}
+	r.Queues = []attribution.Queue{{QueueSize: math.MaxInt64,
+		Backlog: attribution.Backlog{Posted: math.MaxInt64, DepthMean: math.Inf(1), DepthMax: math.MaxInt64, DepthKnown: math.MaxInt64,
+			IdleNS: math.MaxInt64, WindowNS: math.MaxInt64, IdleRunning: math.MaxInt64, IdleUnknown: -1,
+			BytesPerSec: math.Inf(1), WRsPerSec: math.NaN()}}}
+	r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 255, RateBPS: math.MaxUint64, TracedBPS: math.NaN(), TracedSent: math.MaxInt64, TracedRecv: math.MinInt64, PortSent: math.MaxInt64, PortRecv: -1, Backlog: r.Queues[0].Backlog}}
 	stack := addStack(c, math.MaxUint32, math.MaxUint64, false, "main")
 	for i, ns := range []int64{math.MaxInt64, -1, 0, 1} {
 		r.Samples = append(r.Samples, attribution.Sample{Stack: stack, PID: math.MaxUint32, Leaf: true, Cause: attribution.Cause(i + 1), Count: math.MaxInt64, NS: ns})

@@ -185,13 +185,17 @@ func toWR(w attribution.WR, c *event.Context, f *frames) jsonWR {
 }
 
 func toQueue(q attribution.Queue) jsonQueue {
-	return jsonQueue{q.PID, q.QPNum, clean(q.Device), clean(q.Peer), q.Posted, finite(q.DepthMean), q.DepthMax, q.DepthKnown, q.QueueSize,
-		q.IdleNS, q.WindowNS, q.IdleRunning, q.IdleRunnable, q.IdleAsleep, q.IdleUnknown, list(q.IdleSyscalls, toCulprit),
-		finite(q.BytesPerSec), finite(q.WRsPerSec), q.Bypass}
+	return jsonQueue{q.PID, q.QPNum, clean(q.Device), clean(q.Peer), toBacklog(q.Backlog), q.QueueSize, q.Bypass}
+}
+
+func toBacklog(b attribution.Backlog) jsonBacklog {
+	return jsonBacklog{b.Posted, finite(b.DepthMean), b.DepthMax, b.DepthKnown, b.IdleNS, b.WindowNS, b.IdleRunning, b.IdleRunnable,
+		b.IdleAsleep, b.IdleUnknown, list(b.IdleSyscalls, toCulprit), finite(b.BytesPerSec), finite(b.WRsPerSec)}
 }
 
 func toPort(p attribution.PortReport) jsonPort {
-	return jsonPort{clean(p.Device), p.Port, p.RateBPS, finite(p.TracedBPS), p.TracedSent, p.TracedRecv, known(p.PortSent), known(p.PortRecv)}
+	return jsonPort{clean(p.Device), p.Port, toBacklog(p.Backlog), p.RateBPS, finite(p.TracedBPS), p.TracedSent, p.TracedRecv,
+		known(p.PortSent), known(p.PortRecv)}
 }
 
 func toPoint(p attribution.SeriesPoint, c *event.Context) jsonPoint {

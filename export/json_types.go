@@ -245,15 +245,20 @@ type jsonWR struct {
 }
 
 type jsonQueue struct {
-	PID            uint32        `json:"pid"`
-	QP             uint32        `json:"qp"`
-	Device         string        `json:"device"`
-	Peer           string        `json:"peer"`
+	PID    uint32 `json:"pid"`
+	QP     uint32 `json:"qp"`
+	Device string `json:"device"`
+	Peer   string `json:"peer"`
+	jsonBacklog
+	QueueSize int64 `json:"queue_size"`
+	Bypass    bool  `json:"bypass"`
+}
+
+type jsonBacklog struct {
 	Posted         int64         `json:"posted"`
 	DepthMean      float64       `json:"depth_mean"`
 	DepthMax       int64         `json:"depth_max"`
 	DepthKnown     int64         `json:"depth_known"`
-	QueueSize      int64         `json:"queue_size"`
 	IdleNS         int64         `json:"idle_ns"`
 	WindowNS       int64         `json:"window_ns"`
 	IdleRunningNS  int64         `json:"idle_running_ns"`
@@ -263,12 +268,12 @@ type jsonQueue struct {
 	IdleSyscalls   []jsonCulprit `json:"idle_syscalls"`
 	BytesPerSec    float64       `json:"bytes_per_sec"`
 	WRsPerSec      float64       `json:"wrs_per_sec"`
-	Bypass         bool          `json:"bypass"`
 }
 
 type jsonPort struct {
-	Device      string  `json:"device"`
-	Port        int     `json:"port"`
+	Device string `json:"device"`
+	Port   int    `json:"port"`
+	jsonBacklog
 	RateBPS     uint64  `json:"rate_bps"`
 	TracedBPS   float64 `json:"traced_bps"`
 	TracedSent  int64   `json:"traced_sent_bytes"`

@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
@@ -24,9 +25,13 @@ func beforePost(p *page, r *attribution.Report) {
 	sort.SliceStable(queues, func(i, j int) bool { return queues[i].Posted > queues[j].Posted })
 	p.heading("BEFORE THE POST", "idle: with nothing in flight, and what the posting thread did")
 	t := newTable("lrrrrrrrr", "qp", "depth", "max/of", "idle", "running", "runnable", "asleep", "WR/s", "rate")
+	for _, port := range sharedPorts(r.Ports, queues) {
+		t.row(backlogRow(portLabel(port), port.Backlog, 0)...)
+		t.remark("its queue pairs together" + backlogRemark(port.Backlog))
+	}
 	shown := queues[:min(len(queues), maxQueues)]
 	for _, q := range shown {
-		t.row(queueRow(q)...)
+		t.row(backlogRow(hex(uint64(q.QPNum)), q.Backlog, q.QueueSize)...)
 		t.remark(queueRemark(q, len(context(r).Targets) > 1))
 	}
 	t.write(p)
@@ -35,23 +40,44 @@ func beforePost(p *page, r *attribution.Report) {
 	}
 }
 
-func queueRow(q attribution.Queue) []cell {
+// sharedPorts are those to which more than one queue pair posted: of the others
+// the queue pair tells all. At most maxPorts, the busiest.
+func sharedPorts(ports []attribution.PortReport, queues []attribution.Queue) (shared []attribution.PortReport) {
+	for _, port := range ports {
+		alone := slices.ContainsFunc(queues, func(q attribution.Queue) bool { return q.Device == port.Device && q.Posted == port.Posted })
+		if port.Posted > 0 && !alone {
+			shared = append(shared, port)
+		}
+	}
+	sort.SliceStable(shared, func(i, j int) bool { return shared[i].Posted > shared[j].Posted })
+	return shared[:min(len(shared), maxPorts)]
+}
+
+const maxPorts = 4
+
+func portLabel(port attribution.PortReport) string {
+	return fmt.Sprintf("%s/%d", cleanOr(port.Device, "?"), port.Port)
+}
+
+// backlogRow of a queue pair, which has room for so many work requests (0:
+// unknown), or of a port.
+func backlogRow(name string, b attribution.Backlog, room int64) []cell {
 	of := ""
-	if q.QueueSize > 0 {
-		of = "/" + count(q.QueueSize)
+	if room > 0 {
+		of = "/" + count(room)
 	}
 	depth, most := "?", "?"
 	share := func(ns int64) string {
-		if q.DepthKnown == 0 {
+		if b.DepthKnown == 0 {
 			return "?"
 		}
-		return percent(float64(ns), float64(q.WindowNS))
+		return percent(float64(ns), float64(b.WindowNS))
 	}
-	if q.DepthKnown > 0 {
-		depth, most = fmt.Sprintf("%.1f", min(finite(q.DepthMean), 1e6)), count(q.DepthMax)
+	if b.DepthKnown > 0 {
+		depth, most = fmt.Sprintf("%.1f", min(finite(b.DepthMean), 1e6)), count(b.DepthMax)
 	}
-	return plain(hex(uint64(q.QPNum)), depth, most+of, share(q.IdleNS), share(q.IdleRunning), share(q.IdleRunnable), share(q.IdleAsleep),
-		rate(q.WRsPerSec), bitRate(8*q.BytesPerSec))
+	return plain(name, depth, most+of, share(b.IdleNS), share(b.IdleRunning), share(b.IdleRunnable), share(b.IdleAsleep),
+		rate(b.WRsPerSec), bitRate(8*b.BytesPerSec))
 }
 
 func queueRemark(q attribution.Queue, severalTargets bool) string {
@@ -62,17 +88,21 @@ func queueRemark(q attribution.Queue, severalTargets bool) string {
 	if severalTargets {
 		s = fmt.Sprintf("pid %d ", q.PID) + s
 	}
-	if q.DepthKnown == 0 {
-		s += "; depth and idle time unknown: no proof of which work requests were in flight"
-	}
 	if q.QueueSize > 1 && q.DepthMax >= q.QueueSize-1 {
 		s += "; full at times"
 	}
-	if q.IdleAsleep > 0 && len(q.IdleSyscalls) > 0 {
-		s += "; asleep in " + culpritList(q.IdleSyscalls, q.IdleAsleep, 3)
+	return s + backlogRemark(q.Backlog)
+}
+
+func backlogRemark(b attribution.Backlog) (s string) {
+	if b.DepthKnown == 0 {
+		s += "; depth and idle time unknown: no proof of which work requests were in flight"
 	}
-	if q.IdleUnknown > 0 {
-		s += "; idle for unknown reasons " + percent(float64(q.IdleUnknown), float64(q.WindowNS))
+	if b.IdleAsleep > 0 && len(b.IdleSyscalls) > 0 {
+		s += "; asleep in " + culpritList(b.IdleSyscalls, b.IdleAsleep, 3)
+	}
+	if b.IdleUnknown > 0 {
+		s += "; idle for unknown reasons " + percent(float64(b.IdleUnknown), float64(b.WindowNS))
 	}
 	return s
 }
@@ -84,7 +114,7 @@ func restOfQueues(queues []attribution.Queue) string {
 	for _, q := range queues {
 		wrs, bytes = wrs+finite(q.WRsPerSec), bytes+finite(q.BytesPerSec)
 		if q.WindowNS > 0 {
-			least, most = min(least, idleShare(q)), max(most, idleShare(q))
+			least, most = min(least, idleShare(q.Backlog)), max(most, idleShare(q.Backlog))
 		}
 	}
 	return fmt.Sprintf("and %s in --json: idle %s, together %s WR/s and %s", counted(int64(len(queues)), "more queue pair"),
@@ -107,8 +137,7 @@ func ports(p *page, r *attribution.Report) {
 		if port.RateBPS > 0 {
 			link = bitRate(float64(port.RateBPS))
 		}
-		name := fmt.Sprintf("%s/%d", cleanOr(port.Device, "?"), port.Port)
-		t.row(portRow(name, link, "sent", port.TracedSent, port.PortSent, port.RateBPS, window)...)
+		t.row(portRow(portLabel(port), link, "sent", port.TracedSent, port.PortSent, port.RateBPS, window)...)
 		t.row(portRow("", "", "received", port.TracedRecv, port.PortRecv, port.RateBPS, window)...)
 		if r.Sampled == nil { // else the port counted what was not observed, too
 			t.remark(portRemark(port))

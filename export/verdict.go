@@ -1,8 +1,10 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
@@ -168,39 +170,41 @@ func onlyClass(c attribution.Class, s shares) (only shares) {
 }
 
 // idleness warns of a job that is slow because nobody posts: its latencies look
-// healthy.
+// healthy. Queue pairs that are used in turn idle one by one, so the ports count.
 func idleness(r *attribution.Report) string {
-	least := -1
-	for i, q := range r.Queues {
-		if q.Posted > 0 && q.WindowNS > 0 && (least < 0 || idleShare(q) < idleShare(r.Queues[least])) {
-			least = i
-		}
+	var all []attribution.Backlog
+	for _, p := range r.Ports {
+		all = append(all, p.Backlog)
 	}
-	if least < 0 || idleShare(r.Queues[least]) < 0.5 {
+	all = slices.DeleteFunc(all, func(b attribution.Backlog) bool { return b.Posted == 0 || b.WindowNS <= 0 })
+	if len(all) == 0 {
 		return ""
 	}
-	q := r.Queues[least]
+	b := slices.MinFunc(all, func(x, y attribution.Backlog) int { return cmp.Compare(idleShare(x), idleShare(y)) })
+	if idleShare(b) < 0.5 {
+		return ""
+	}
 	subject := "Nothing was in flight for"
-	if len(r.Queues) > 1 {
-		subject = "Even the busiest queue pair had nothing in flight for"
+	if len(all) > 1 {
+		subject = "Even the busiest port had nothing in flight for"
 	}
 	return fmt.Sprintf("%s %s of the window; meanwhile its posting thread was mostly %s.", subject,
-		percent(float64(q.IdleNS), float64(q.WindowNS)), idleDoing(q))
+		percent(float64(b.IdleNS), float64(b.WindowNS)), idleDoing(b))
 }
 
-func idleShare(q attribution.Queue) float64 { return float64(q.IdleNS) / float64(q.WindowNS) }
+func idleShare(b attribution.Backlog) float64 { return float64(b.IdleNS) / float64(b.WindowNS) }
 
 // idleDoing is what the posting thread mostly did while nothing was in flight.
-func idleDoing(q attribution.Queue) string {
+func idleDoing(b attribution.Backlog) string {
 	asleep := "asleep"
-	if len(q.IdleSyscalls) > 0 {
-		asleep += " in " + shorten(clean(q.IdleSyscalls[0].Name), 60)
+	if len(b.IdleSyscalls) > 0 {
+		asleep += " in " + shorten(clean(b.IdleSyscalls[0].Name), 60)
 	}
-	best, doing := q.IdleUnknown, "doing something unknown"
+	best, doing := b.IdleUnknown, "doing something unknown"
 	for _, o := range []struct {
 		ns    int64
 		doing string
-	}{{q.IdleAsleep, asleep}, {q.IdleRunnable, "waiting for a CPU"}, {q.IdleRunning, "running its own code"}} {
+	}{{b.IdleAsleep, asleep}, {b.IdleRunnable, "waiting for a CPU"}, {b.IdleRunning, "running its own code"}} {
 		if o.ns > best {
 			best, doing = o.ns, o.doing
 		}

@@ -79,16 +79,21 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestIdleness(t *testing.T) {
-	busy := attribution.Queue{Posted: 9, IdleNS: 400, WindowNS: 1000, IdleRunning: 400}
-	idle := attribution.Queue{Posted: 9, IdleNS: 900, WindowNS: 1000, IdleRunnable: 900}
-	asleep := attribution.Queue{Posted: 9, IdleNS: 600, WindowNS: 1000, IdleAsleep: 500, IdleRunning: 100, IdleSyscalls: []attribution.Culprit{{Name: "futex"}}}
-	unused := attribution.Queue{IdleNS: 1000, WindowNS: 1000}
-	for want, queues := range map[string][]attribution.Queue{
+	busy := attribution.Backlog{Posted: 9, IdleNS: 400, WindowNS: 1000, IdleRunning: 400}
+	idle := attribution.Backlog{Posted: 9, IdleNS: 900, WindowNS: 1000, IdleRunnable: 900}
+	asleep := attribution.Backlog{Posted: 9, IdleNS: 600, WindowNS: 1000, IdleAsleep: 500, IdleRunning: 100, IdleSyscalls: []attribution.Culprit{{Name: "futex"}}}
+	unused := attribution.Backlog{IdleNS: 1000, WindowNS: 1000}
+	for want, ports := range map[string][]attribution.Backlog{
 		"": {busy, idle, unused},
-		"Nothing was in flight for 90 % of the window; meanwhile its posting thread was mostly waiting for a CPU.":                           {idle},
-		"Even the busiest queue pair had nothing in flight for 60 % of the window; meanwhile its posting thread was mostly asleep in futex.": {idle, asleep, unused},
+		"Nothing was in flight for 90 % of the window; meanwhile its posting thread was mostly waiting for a CPU.":                     {idle},
+		"Even the busiest port had nothing in flight for 60 % of the window; meanwhile its posting thread was mostly asleep in futex.": {idle, asleep, unused},
 	} {
-		if got := idleness(&attribution.Report{Queues: queues}); got != want {
+		// Queue pairs that are used in turn idle, one by one.
+		r := &attribution.Report{Queues: []attribution.Queue{{Backlog: idle}, {Backlog: idle}}}
+		for _, b := range ports {
+			r.Ports = append(r.Ports, attribution.PortReport{Backlog: b})
+		}
+		if got := idleness(r); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
