@@ -17,7 +17,7 @@ type aggregates struct {
 	line   delayLine
 	wires  wireSplitter
 	fits   fitting
-	parts  parts
+	split  batch
 
 	sends, receives kind
 	ops             map[opKey]*opCell
@@ -162,45 +162,24 @@ func (a *aggregates) learn(d *delayed) {
 	}
 }
 
-// settle splits the wire of a WR and adds it to all sums.
+// settle splits the wire of a WR, which is then final, and has it added to all sums.
 func (a *aggregates) settle(d *delayed) {
-	m, q := &d.m, d.queue
-	segments := m.segments
 	if d.floor != nil {
-		port := q.port
-		segments = a.wires.split(d, &port.traffic[direction(m.opcode)], &q.served, &q.stall)
+		port := d.queue.port
+		a.wires.split(d, &port.traffic[direction(d.m.opcode)], &d.queue.served, &d.queue.stall)
 		if own := a.wires.own; 2*(own.end-own.begin) > d.floor.fit.base {
 			port.stalls.add(&own)
 		}
 	}
 	if a.cfg.Observe != nil {
-		a.observe(m, segments)
+		a.observe(&d.m, d.m.segments)
 	}
-	p := &a.parts
-	p.sum(segments)
-	if ns := p.causes[WireUnsplit]; ns > 0 {
-		a.unsplit.wrs++
-		a.unsplit.ns += int64(ns)
+	if a.split.take(d) {
+		a.sum()
 	}
-	k := &a.sends
-	if m.receive {
-		k = &a.receives
-		if !m.unmatched {
-			q.peerWait.add(m.peerWait)
-		}
-	} else {
-		a.queueCell(q, m.postTID).add(p, m.bytes)
-		a.series.add(m.reap, p, m.postBegin)
-	}
-	k.add(m, p, segments, a.measured)
-	a.op(m).add(p, m.bytes)
-	a.sites.add(m, q, segments, p)
-	a.incidents.add(m, segments, q.index, a.measured)
-	a.exposure.add(q, segments)
-	a.measured++
 }
 
-func (k *kind) add(m *measured, p *parts, segments []segment, wr int64) {
+func (k *kind) add(m *measured, p *parts, wr int64) {
 	if m.uncertain {
 		k.uncertain++
 		k.doubt.add(m.doneHigh - m.doneLow)
@@ -211,7 +190,7 @@ func (k *kind) add(m *measured, p *parts, segments []segment, wr int64) {
 	k.chained += int64(max(m.chained, 1))
 	k.demands[m.demand]++
 	k.sources[m.doneSource]++
-	for i := range segments {
-		k.who.add(&segments[i], wr)
+	for i := range m.segments {
+		k.who.add(&m.segments[i], wr)
 	}
 }

@@ -17,6 +17,7 @@ func (a *aggregates) finish(ctx *event.Context, qps []*queuePair) *Report {
 	for a.line.used > 0 {
 		a.settle(a.line.take())
 	}
+	a.sum()
 	for _, qp := range qps {
 		a.queue(qp)
 	}

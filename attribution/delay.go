@@ -65,11 +65,12 @@ func (l *delayLine) next(m *measured) *delayed {
 	return d
 }
 
-// take the oldest. It stays valid until the next call of next.
+// take the oldest. It stays valid until it is given back.
 func (l *delayLine) take() *delayed {
 	d := l.ring[l.head]
 	l.head = (l.head + 1) % delayedWRs
 	l.used--
-	l.free = append(l.free, d)
 	return d
 }
+
+func (l *delayLine) giveBack(d *delayed) { l.free = append(l.free, d) }

@@ -93,7 +93,8 @@ var incidentCauses = [numCauses]struct{ counts, needed, wire bool }{
 }
 
 // add the segments of the WR numbered wr.
-func (c *incidents) add(m *measured, segments []segment, queue int32, wr int64) {
+func (c *incidents) add(m *measured, queue int32, wr int64) {
+	segments := m.segments
 	least := uint64(incidentLeast)
 	if len(segments) > segmentsMost {
 		least = max(least, nthLongest(segments, segmentsMost))
@@ -112,11 +113,11 @@ func (c *incidents) add(m *measured, segments []segment, queue int32, wr int64) 
 		if rule.wire {
 			key.tid, key.queue = 0, queue
 		}
-		c.delay(key, m, segments, s, wr)
+		c.delay(key, m, s, wr)
 	}
 }
 
-func (c *incidents) delay(key incidentKey, m *measured, segments []segment, s *segment, wr int64) {
+func (c *incidents) delay(key incidentKey, m *measured, s *segment, wr int64) {
 	set := c.sets[key]
 	if set == nil {
 		set = c.newSet(key)
@@ -138,7 +139,7 @@ func (c *incidents) delay(key incidentKey, m *measured, segments []segment, s *s
 	}
 	// What cannot be among the worst needs no copy of its WR.
 	if stall.worstDelay >= c.least && (!stall.stored || m.latency() > stall.worst.m.latency()) {
-		stall.worst.keep(m, segments)
+		stall.worst.keep(m)
 		stall.stored = true
 	}
 }
@@ -274,7 +275,8 @@ func (c *incidents) finish() []*stall {
 }
 
 // keep a copy of a WR. Where it has too many segments the shortest are left out.
-func (w *storedWR) keep(m *measured, segments []segment) {
+func (w *storedWR) keep(m *measured) {
+	segments := m.segments
 	kept := w.m.segments[:0]
 	w.omitted = 0
 	least := uint64(0)

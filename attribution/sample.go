@@ -90,7 +90,7 @@ func sizeBucket(bytes uint64) uint8 {
 	return uint8(bits.Len64(bytes-1)) + 1
 }
 
-func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
+func (s *sites) add(m *measured, q *queueState, p *parts) {
 	key := newSiteKey(m, q)
 	s.since++
 	recent := &s.recent[uint32(q.index)%uint32(len(s.recent))]
@@ -103,9 +103,9 @@ func (s *sites) add(m *measured, q *queueState, segments []segment, p *parts) {
 	for _, cause := range p.used() {
 		at.causes[cause] += p.causes[cause]
 	}
-	for i := range segments {
-		if segments[i].who.kind != nobody {
-			at.charge(newWhoKey(segments[i].cause, &segments[i].who), segments[i].end-segments[i].begin, segments[i].who.cgroup)
+	for i := range m.segments {
+		if s := &m.segments[i]; s.who.kind != nobody {
+			at.charge(newWhoKey(s.cause, &s.who), s.end-s.begin, s.who.cgroup)
 		}
 	}
 }

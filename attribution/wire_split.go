@@ -11,12 +11,12 @@ type wireStall struct {
 
 // wireSplitter cuts the wire segments of WRs by what their floors have taught.
 type wireSplitter struct {
-	segments []segment // the result, reused
+	segments []segment // scratch: the result
 	pieces   []segment // scratch: the cuts of the wire as a whole
 	own      wireStall // the excess of the WR split last, empty: none
 }
 
-// split gives m's segments with the wire cut into its causes. They still cover
+// split cuts the wire of m's segments into its causes. They still cover
 // the same time without gap or overlap. stall is the stall of m's queue pair
 // that its predecessors met, if it still matters; it is brought up to date.
 //
@@ -28,13 +28,13 @@ type wireSplitter struct {
 // with completions in order is no queueing. What service takes beyond the floor
 // is the port's share in the same way, and excess. Where inside the service
 // these lie is not known; excess is shown last.
-func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory, stall *wireStall) []segment {
+func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory, stall *wireStall) {
 	m, f := &d.m, d.floor
 	s.own = wireStall{}
 	waiting := history.enter(m, m.postEnd+f.fit.base)
 	begin, end, found := wireBounds(m.segments)
 	if !found || !waiting.known || !f.fit.known {
-		return m.segments
+		return
 	}
 	f.split++
 	if begin >= stall.end {
@@ -51,7 +51,7 @@ func (s *wireSplitter) split(d *delayed, port *portTraffic, history *sendHistory
 		*stall = s.own
 	}
 	s.segments = applyPieces(s.segments[:0], m.segments, s.pieces)
-	return s.segments
+	s.segments, m.segments = m.segments, s.segments
 }
 
 // wireBounds are the first begin and the last end of the unsplit wire.
