@@ -39,9 +39,17 @@ func (tl *timelines) pushOccupant(on *ring[occupant], o occupant) {
 }
 
 // search gives the sequence number of the last item of a ring that began at or
-// before t; ok is false if even the oldest began later. begin must not fall.
+// before t; ok is false if even the oldest began later. begin must not fall. What is
+// asked about is recent: it goes back by doubling, then by bisection.
 func search[T any](r *ring[T], t uint64, begin func(*T) uint64) (seq uint64, ok bool) {
 	low, high := r.first, r.next // the answer is in [low-1, high)
+	for back := uint64(1); high-low >= back; back *= 2 {
+		if begin(r.at(high-back)) <= t {
+			low = high - back + 1
+			break
+		}
+		high -= back
+	}
 	for low < high {
 		mid := low + (high-low)/2
 		if begin(r.at(mid)) <= t {

@@ -142,6 +142,12 @@ func (w *walker) waits(th *thread, seq, begin, end uint64) {
 
 // emit appends a segment, or prolongs the last one if it is of the same kind.
 func (w *walker) emit(begin, end uint64, cause Cause, who culprit, tid uint32, cpu int32) {
+	if begin < end { // often not: not worth a call
+		w.extend(begin, end, cause, who, tid, cpu)
+	}
+}
+
+func (w *walker) extend(begin, end uint64, cause Cause, who culprit, tid uint32, cpu int32) {
 	w.segments = appendSegment(w.segments, segment{begin, end, cause, who, tid, cpu})
 }
 

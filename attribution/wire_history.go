@@ -1,7 +1,5 @@
 package attribution
 
-import "math/bits"
-
 // finishedWR is when a signalled WR of a queue pair was done and how many
 // bytes the queue pair had finished by then.
 type finishedWR struct {
@@ -65,18 +63,22 @@ func (h *sendHistory) sentBy(t, base uint64) {
 }
 
 func (h *sendHistory) enterRead(w *waiting, postEnd, done uint64) {
-	for i := uint64(1); i <= min(h.readCount, readsMost); i++ {
-		at := h.reads[(h.readCount-i)%readsMost]
-		if at > postEnd {
-			w.readAhead++
-		}
-		if i&(i-1) == 0 {
-			w.readDone[bits.TrailingZeros64(i)] = at
+	kept := min(h.readCount, readsMost)
+	// done does not fall from one to the next.
+	for w.readAhead < kept && h.readBefore(w.readAhead+1) > postEnd {
+		w.readAhead++
+	}
+	for i := range w.readDone {
+		if back := uint64(1) << i; back <= kept {
+			w.readDone[i] = h.readBefore(back)
 		}
 	}
 	h.reads[h.readCount%readsMost] = done
 	h.readCount++
 }
+
+// readBefore is done of the READ or atomic so many places back.
+func (h *sendHistory) readBefore(back uint64) uint64 { return h.reads[(h.readCount-back)%readsMost] }
 
 func (h *sendHistory) push(f finishedWR) {
 	if h.ring == nil {
