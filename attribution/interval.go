@@ -9,11 +9,14 @@ type interval struct{ begin, end uint64 }
 // time. It keeps the last maxIntervals disjoint ones; what begins before the
 // oldest of them is taken as covered up to there.
 type intervalSet struct {
-	intervals [maxIntervals]interval // by time
+	intervals [maxIntervals]interval // a ring, by time
+	oldest    int                    // where it begins
 	used      int
 	frontier  uint64 // before it everything counts as covered
 	covered   uint64 // ns
 }
+
+func (s *intervalSet) at(i int) *interval { return &s.intervals[uint(s.oldest+i)%maxIntervals] }
 
 // add [begin, end).
 func (s *intervalSet) add(begin, end uint64) {
@@ -21,16 +24,14 @@ func (s *intervalSet) add(begin, end uint64) {
 	if begin >= end {
 		return
 	}
-	// Those that overlap or touch [begin, end) are intervals[low:high].
+	// Those that overlap or touch [begin, end) are from low up to high.
 	high := s.used
-	for high > 0 && s.intervals[high-1].begin > end {
+	for high > 0 && s.at(high-1).begin > end {
 		high--
 	}
 	low := high
-	for low > 0 && s.intervals[low-1].end >= begin {
-		low--
-	}
-	for _, i := range s.intervals[low:high] {
+	for ; low > 0 && s.at(low-1).end >= begin; low-- {
+		i := s.at(low - 1)
 		s.covered -= i.end - i.begin
 		begin, end = min(begin, i.begin), max(end, i.end)
 	}
@@ -41,17 +42,25 @@ func (s *intervalSet) add(begin, end uint64) {
 			s.frontier = end
 			return
 		}
-		s.frontier = s.intervals[0].end
-		copy(s.intervals[:], s.intervals[1:low])
-		s.intervals[low-1] = interval{begin, end}
-		return
+		s.frontier = s.at(0).end
+		s.oldest++
+		s.used, low, high = s.used-1, low-1, high-1
 	}
+	s.replace(low, high, interval{begin, end})
+}
+
+// replace the intervals from low up to high by one.
+func (s *intervalSet) replace(low, high int, by interval) {
 	if low == high {
-		copy(s.intervals[low+1:s.used+1], s.intervals[low:s.used])
+		for i := s.used; i > low; i-- {
+			*s.at(i) = *s.at(i - 1)
+		}
 		s.used++
 	} else {
-		copy(s.intervals[low+1:], s.intervals[high:s.used])
+		for i := high; i < s.used; i++ {
+			*s.at(low + 1 + i - high) = *s.at(i)
+		}
 		s.used -= high - low - 1
 	}
-	s.intervals[low] = interval{begin, end}
+	*s.at(low) = by
 }

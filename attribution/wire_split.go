@@ -12,7 +12,7 @@ type wireStall struct {
 // wireSplitter cuts the wire segments of WRs by what their floors have taught.
 type wireSplitter struct {
 	segments []segment // scratch: the result
-	pieces   []segment // scratch: the cuts of the wire as a whole
+	pieces   []piece   // scratch: the cuts of the wire as a whole
 	own      wireStall // the excess of the WR split last, empty: none
 }
 
@@ -130,15 +130,21 @@ func (d *delayed) share(port *portTraffic, s heldUp, most uint64) uint64 {
 	return min(port.share(s, fit.perByte, fit.base), most)
 }
 
-func appendPiece(pieces []segment, cause Cause, begin, end uint64) []segment {
+// piece of the wire: what a segment needs that has no culprit.
+type piece struct {
+	begin, end uint64
+	cause      Cause
+}
+
+func appendPiece(pieces []piece, cause Cause, begin, end uint64) []piece {
 	if begin >= end {
 		return pieces
 	}
-	return append(pieces, segment{begin: begin, end: end, cause: cause, cpu: -1})
+	return append(pieces, piece{begin, end, cause})
 }
 
 // applyPieces replaces the unsplit parts of segments by the pieces there.
-func applyPieces(to, segments, pieces []segment) []segment {
+func applyPieces(to, segments []segment, pieces []piece) []segment {
 	for i := range segments {
 		whole := &segments[i]
 		if whole.cause != WireUnsplit {
@@ -146,9 +152,9 @@ func applyPieces(to, segments, pieces []segment) []segment {
 			continue
 		}
 		for _, p := range pieces {
-			p.begin, p.end = max(p.begin, whole.begin), min(p.end, whole.end)
-			if p.begin < p.end {
-				to = append(to, p)
+			begin, end := max(p.begin, whole.begin), min(p.end, whole.end)
+			if begin < end {
+				to = append(to, segment{begin: begin, end: end, cause: p.cause, cpu: -1})
 			}
 		}
 	}
