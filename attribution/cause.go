@@ -35,9 +35,15 @@ type whoSum struct {
 	cgroup uint64 // that it was in last; 0: unknown
 }
 
+type recentWho struct {
+	key whoKey
+	sum *whoSum
+}
+
 // culprits sums what was charged to whom.
 type culprits struct {
-	sums map[whoKey]*whoSum
+	sums   map[whoKey]*whoSum
+	recent [64]recentWho // of sums, at a place that follows from the key
 	// folded: culprits that were too small to keep, by cause.
 	folded       [numCauses]whoSum
 	foldedKinds  int64
@@ -51,15 +57,7 @@ func (c *culprits) add(s *segment, wr int64) {
 	if s.who.kind == nobody {
 		return
 	}
-	k := newWhoKey(s.cause, &s.who)
-	sum := c.sums[k]
-	if sum == nil {
-		if len(c.sums) >= maxWho {
-			c.fold()
-		}
-		sum = &whoSum{last: -1}
-		c.sums[k] = sum
-	}
+	sum := c.sum(newWhoKey(s.cause, &s.who))
 	sum.ns += s.end - s.begin
 	if sum.last != wr {
 		sum.last = wr
@@ -70,8 +68,26 @@ func (c *culprits) add(s *segment, wr int64) {
 	}
 }
 
+// sum of a key. Few keys come again and again, and they are dear to hash.
+func (c *culprits) sum(k whoKey) *whoSum {
+	recent := &c.recent[(k.who.id+uint32(k.cause))%uint32(len(c.recent))]
+	if recent.sum == nil || recent.key != k {
+		sum := c.sums[k]
+		if sum == nil {
+			if len(c.sums) >= maxWho {
+				c.fold()
+			}
+			sum = &whoSum{last: -1}
+			c.sums[k] = sum
+		}
+		*recent = recentWho{k, sum}
+	}
+	return recent.sum
+}
+
 // fold the smaller half into one entry per cause.
 func (c *culprits) fold() {
+	clear(c.recent[:])
 	keys := c.foldingOrder[:0]
 	for k := range c.sums {
 		keys = append(keys, k)

@@ -56,7 +56,8 @@ type storedWR struct {
 // the sum counts the same stall for every WR in it.
 type incidents struct {
 	sets    map[incidentKey]*stallSet
-	order   []*stallSet // of sets: maps have no order
+	recent  [64]*stallSet // of sets, at a place that follows from the key
+	order   []*stallSet   // of sets: maps have no order
 	spare   []*stall
 	spareOf []*stallSet
 	worst   []*stall // at most incidentsKept, worst first
@@ -118,10 +119,7 @@ func (c *incidents) add(m *measured, queue int32, wr int64) {
 }
 
 func (c *incidents) delay(key incidentKey, m *measured, s *segment, wr int64) {
-	set := c.sets[key]
-	if set == nil {
-		set = c.newSet(key)
-	}
+	set := c.set(key)
 	stall := set.find(s)
 	if stall == nil {
 		stall = c.open(set, s)
@@ -198,6 +196,19 @@ func (c *incidents) open(set *stallSet, s *segment) *stall {
 	return o
 }
 
+// set of a key. One key comes again and again, and is dear to hash.
+func (c *incidents) set(key incidentKey) *stallSet {
+	recent := &c.recent[(uint32(key.queue)+key.tid+key.who.id)%uint32(len(c.recent))]
+	if *recent == nil || (*recent).key != key {
+		set := c.sets[key]
+		if set == nil {
+			set = c.newSet(key)
+		}
+		*recent = set
+	}
+	return *recent
+}
+
 func (c *incidents) newSet(key incidentKey) *stallSet {
 	if len(c.sets) >= incidentsOpen {
 		c.evict()
@@ -221,6 +232,7 @@ func (c *incidents) evict() {
 		return cmp.Compare(b.open[b.used-1].end, a.open[a.used-1].end)
 	})
 	half := len(c.order) / 2
+	clear(c.recent[:])
 	for _, set := range c.order[half:] {
 		c.closeAll(set)
 		delete(c.sets, set.key)
