@@ -15,85 +15,103 @@ import (
 // a run as it could have been.
 type replay struct {
 	lead   []event.Event // played once
-	loop   []event.Event // in the order of arrival, as last played
-	steps  []step        // by which the events of the loop move on
-	next   int
+	loop   []replayed    // in the order of arrival
+	verbs  []event.Verb
+	scheds []event.Sched
+	irqs   []event.Interrupt
+	sends  int64 // posted in the loop
+
 	period uint64 // ns, and units of the recorded devices' clocks, of 1 GHz
+	next   int    // in the loop
+	round  uint64
+	event  event.Event // the one played last
 }
 
-type step struct {
-	calls uint32
-	wqes  uint16
+// replayed is an event of the loop without its part, which is the one numbered part
+// of its sort: like that, events are read in the order of memory, as from a file.
+type replayed struct {
+	time     uint64
+	pid, tid uint32
+	flags    uint32
+	part     uint32
+	calls    uint32 // by so many its Call moves on in a round
+	wqes     uint16 // and its WQE
+	cpu      uint16
+	kind     event.Kind
 }
 
 func newReplay(r *recorded) *replay {
 	s := survey(r.events)
 	p := &replay{period: s.end - s.begin}
+	calls, wqes := s.uses(r.events)
 	for i := range r.events {
 		switch e := &r.events[i]; {
 		case e.Time >= s.end || s.partial[i]:
 		case e.Time < s.begin:
 			p.lead = append(p.lead, *e)
 		default:
-			p.loop = append(p.loop, *e)
+			p.add(e, calls[e.TID], wqes[queueOf(e)])
 		}
 	}
-	p.findSteps()
 	return p
 }
 
-// findSteps of the calls of each thread and the WQEs of each queue.
-func (p *replay) findSteps() {
-	first, last, wqes := map[uint32]uint32{}, map[uint32]uint32{}, map[queueName]uint16{}
-	for i := range p.loop {
-		e := &p.loop[i]
-		if e.Kind != event.KindWR {
-			continue
-		}
-		wqes[queueOf(e)]++ // of one basic block each
-		if n := e.Verb.Call; last[e.TID] == 0 {
-			first[e.TID], last[e.TID] = n, n
-		} else {
-			first[e.TID], last[e.TID] = min(first[e.TID], n), max(last[e.TID], n)
-		}
+// add an event to the loop.
+func (p *replay) add(e *event.Event, calls uint32, wqes uint16) {
+	part := 0
+	switch e.Kind {
+	case event.KindSwitch, event.KindWaking:
+		part = len(p.scheds)
+		p.scheds = append(p.scheds, e.Sched)
+	case event.KindInterrupt:
+		part = len(p.irqs)
+		p.irqs = append(p.irqs, e.IRQ)
+	default:
+		part = len(p.verbs)
+		p.verbs = append(p.verbs, e.Verb)
 	}
-	for i := range p.loop {
-		e := &p.loop[i]
-		p.steps = append(p.steps, step{last[e.TID] - first[e.TID] + 1, wqes[queueOf(e)]})
+	if e.Kind == event.KindWR && !queueOf(e).receive {
+		p.sends++
 	}
+	p.loop = append(p.loop, replayed{e.Time, e.PID, e.TID, e.Flags, uint32(part), calls, wqes, e.CPU, e.Kind})
 }
 
-// event gives the next one of the loop.
-func (p *replay) event() *event.Event {
-	i := p.next
-	if p.next++; p.next == len(p.loop) {
+// play gives the next event of the loop. It is valid until the next call.
+func (p *replay) play() *event.Event {
+	if p.next == len(p.loop) {
 		p.next = 0
+		p.round++
 	}
-	e := &p.loop[i]
-	e.Time += p.period
-	switch e.Kind {
-	case event.KindSwitch:
-	case event.KindWaking:
-		p.delay(&e.Sched.InterruptBegin)
-		p.delay(&e.Sched.ChainBegin)
-		p.delay(&e.Sched.IdleSince)
+	r, e := &p.loop[p.next], &p.event
+	p.next++
+	later := p.round * p.period
+	e.Time, e.PID, e.TID, e.Flags, e.CPU, e.Kind = r.time+later, r.pid, r.tid, r.flags, r.cpu, r.kind
+	switch r.kind {
+	case event.KindSwitch, event.KindWaking:
+		e.Sched = p.scheds[r.part]
+		delay(&e.Sched.InterruptBegin, later)
+		delay(&e.Sched.ChainBegin, later)
+		delay(&e.Sched.IdleSince, later)
 	case event.KindInterrupt:
-		p.delay(&e.IRQ.Begin)
+		e.IRQ = p.irqs[r.part]
+		delay(&e.IRQ.Begin, later)
 	default:
-		e.Verb.Call += p.steps[i].calls
-		e.Verb.WQE += p.steps[i].wqes
-		p.delay(&e.Verb.Begin)
-		p.delay(&e.Verb.End)
-		p.delay(&e.Verb.LastEmpty)
-		p.delay(&e.Verb.HWTime)
+		v := &e.Verb
+		*v = p.verbs[r.part]
+		v.Call += uint32(p.round) * r.calls
+		v.WQE += uint16(p.round) * r.wqes
+		delay(&v.Begin, later)
+		delay(&v.End, later)
+		delay(&v.LastEmpty, later)
+		delay(&v.HWTime, later)
 	}
 	return e
 }
 
 // delay a time that is known.
-func (p *replay) delay(t *uint64) {
+func delay(t *uint64, by uint64) {
 	if *t != 0 {
-		*t += p.period
+		*t += by
 	}
 }
 
@@ -105,7 +123,7 @@ func (r *recorded) played(rounds int) *attribution.Report {
 		engine.Add(&p.lead[i])
 	}
 	for range rounds * len(p.loop) {
-		engine.Add(p.event())
+		engine.Add(p.play())
 	}
 	return engine.Finish(r.last)
 }
@@ -116,12 +134,8 @@ func (r *recorded) played(rounds int) *attribution.Report {
 func TestReplay(t *testing.T) {
 	for _, r := range replayable(t) {
 		t.Run(r.name, func(t *testing.T) {
-			p, sends := newReplay(&r), int64(0)
-			for i := range p.loop {
-				if e := &p.loop[i]; e.Kind == event.KindWR && !queueOf(e).receive {
-					sends++
-				}
-			}
+			p := newReplay(&r)
+			sends := p.sends
 			three, four := r.played(3), r.played(4)
 			measured := four.Latency.Count - three.Latency.Count
 			t.Logf("%d events, then %d in %d us again and again, with %d sends of which %d are measured",
@@ -176,13 +190,13 @@ func benchmarkReplay(b *testing.B, r *recorded, add func(*event.Event)) {
 	}
 	const steady = 500_000 // events
 	for range max(steady, 3*len(p.loop)) {
-		add(p.event())
+		add(p.play())
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	begin := userTime(b)
 	for b.Loop() {
-		add(p.event())
+		add(p.play())
 	}
 	used := float64(userTime(b) - begin)
 	b.ReportMetric(used/float64(b.N), "cpu-ns/event")

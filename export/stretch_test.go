@@ -108,6 +108,26 @@ func steady(events []event.Event, order []int) (first, last int) {
 	return first, last
 }
 
+// uses gives how many calls a thread makes in the stretch, and how many WQEs of a
+// basic block each a queue has posted.
+func (s *stretch) uses(events []event.Event) (calls map[uint32]uint32, wqes map[queueName]uint16) {
+	first := map[uint32]uint32{}
+	calls, wqes = map[uint32]uint32{}, map[queueName]uint16{}
+	for i := range events {
+		e := &events[i]
+		if e.Kind != event.KindWR || s.part(e.Time) != within || s.partial[i] {
+			continue
+		}
+		wqes[queueOf(e)]++
+		if n, ok := first[e.TID]; !ok || e.Verb.Call < n {
+			calls[e.TID] += n - min(n, e.Verb.Call)
+			first[e.TID] = e.Verb.Call
+		}
+		calls[e.TID] = max(calls[e.TID], e.Verb.Call-first[e.TID]+1)
+	}
+	return calls, wqes
+}
+
 // sent is a send, and the numbers of the events that tell of it.
 type sent struct {
 	call      callName
@@ -142,15 +162,21 @@ func (s *stretch) findPartial(events []event.Event, order []int) {
 	}
 }
 
+const (
+	before = iota
+	within
+	after
+)
+
 // part of the run that a time lies in.
 func (s *stretch) part(t uint64) int {
 	switch {
 	case t < s.begin:
-		return 0
+		return before
 	case t < s.end:
-		return 1
+		return within
 	}
-	return 2
+	return after
 }
 
 // pairSends finds the completion of each send: by its WQE index where that is known,
