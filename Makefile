@@ -52,10 +52,10 @@ vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs w
 	testbed/vm/test $(KERNEL)
 
 SOAK ?= 100
-SOAK_TESTS := TestFullRate|TestKilledAtRandom|TestKilledWhileHolding|TestCycles
+SOAK_TESTS := TestFullRate|TestKilledAtRandom|TestKilledWhileHolding|TestCycles|TestMemoryIsBounded|TestMemoryOfAnalysis
 .PHONY: soak
 soak: deps build testbed ## beside the tests, half an hour: endurance on the software device, or SOAK percent of it; as root
-	RDMATRACE_SOAK=$(SOAK) $(GO) test -count=1 -timeout 2h -v -run '$(SOAK_TESTS)' ./testbed/e2e ./tracer
+	RDMATRACE_SOAK=$(SOAK) $(GO) test -count=1 -timeout 2h -v -run '$(SOAK_TESTS)' ./attribution ./testbed/e2e ./tracer
 
 .PHONY: vm-boot
 vm-boot: ## of the tests, those that boot both kernels of CI; installs what that needs; as root

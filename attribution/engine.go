@@ -119,7 +119,8 @@ func (e *Engine) Finish(ctx *event.Context) *Report {
 func (e *Engine) close() {
 	e.order.flush()
 	e.release(never)
-	e.now = never // what is outstanding leaves no queue empty before the window ends
+	e.order.free() // the Report takes as much
+	e.now = never  // what is outstanding leaves no queue empty before the window ends
 	for _, qp := range e.objects.live {
 		e.closeQueue(qp, &qp.sendQueue, settledOutstanding)
 		e.closeQueue(qp, &qp.recvQueue, settledOutstanding)

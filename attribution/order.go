@@ -193,6 +193,11 @@ func (o *orderer) advance(number uint64) {
 // flush hands out everything.
 func (o *orderer) flush() { o.advance(o.newest>>bucketShift + 1) }
 
+// free lets go of the memory for what is held back, when nothing comes any more.
+func (o *orderer) free() {
+	*o = orderer{narrowed: o.narrowed}
+}
+
 func (o *orderer) handOut(b *bucket) {
 	o.sort(b)
 	for _, k := range b.keys {

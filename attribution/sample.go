@@ -255,7 +255,11 @@ func (s *sites) report(a *aggregates, called *renaming, names *naming) []Sample 
 		order = append(order, at)
 	}
 	slices.SortFunc(order, func(x, y *site) int { return compareSites(&x.key, &y.key) })
-	samples := make([]Sample, 0, 4*len(order))
+	most := 0
+	for _, at := range order {
+		most += 1 + at.kinds()
+	}
+	samples := make([]Sample, 0, most) // tens of MB in a large job: growing it would take that several times
 	for _, at := range order {
 		whole := Sample{Stack: at.key.stack, PID: at.key.pid, Labels: at.key.labels(a, names), Count: at.count}
 		samples = append(samples, whole)
@@ -263,6 +267,17 @@ func (s *sites) report(a *aggregates, called *renaming, names *naming) []Sample 
 		samples = at.leaves(samples, whole, called, names)
 	}
 	return samples
+}
+
+// kinds is how many leaves there may be: causes, and culprits.
+func (s *site) kinds() int {
+	n := len(s.who)
+	for _, ns := range s.causes {
+		if ns > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *site) leaves(samples []Sample, leaf Sample, called *renaming, names *naming) []Sample {
