@@ -226,6 +226,10 @@ func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error)
 	var made []link.Link
 	n := 0
 	for _, b := range batches {
+		if a.kernel.paused && b.pauses() {
+			n += len(b.sites) // goOn puts them in
+			continue
+		}
 		ls, err := a.attachBatch(ex, b)
 		b.links = ls
 		made = append(made, ls...)
@@ -241,7 +245,7 @@ func (a *attacher) attachAll(ex *link.Executable, batches []*batch) (int, error)
 		for _, s := range b.sites {
 			a.done[a.key(b, s)] = true
 		}
-		if b.slot != nil {
+		if b.slot != nil && b.links != nil {
 			b.slot.links[b.program] = b.links
 		}
 	}

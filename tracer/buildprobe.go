@@ -34,9 +34,6 @@ const (
 
 // tryBuilds begins with the builders of a process whose send queues are found.
 func (f *follower) tryBuilds(tg *target) error {
-	if f.pace.limit > 0 {
-		return nil // not shown to work with pauses yet: docs/known-issues.md
-	}
 	var errs []error
 	for _, s := range tg.attach.builds {
 		if _, qp := f.kernel.layouts.ready(s.library); qp && s.state == buildIdle {
@@ -51,7 +48,7 @@ func (f *follower) enter(s *buildSlot, state buildState) error {
 	s.state, s.delay = state, buildLook
 	f.log().Debug("builders", "pid", s.attach.pid, "library", s.library.Path, "mode", s.mode(), "begin_at", s.beginAt)
 	mode := s.mode()
-	if f.pace.paused && !s.reads() {
+	if f.kernel.paused && !s.reads() {
 		mode = bpf.RdmaBuildModeBUILD_SETTERS // the end of the pause sets it
 	}
 	if err := f.kernel.setBuild(s, mode, s.beginAt); err != nil {
@@ -92,7 +89,7 @@ func (f *follower) stepBuild(s *buildSlot) error {
 		case counts.Differed > 0:
 			return f.keepSetters(s, fmt.Errorf("the send queue told something else in %d of %d posts",
 				counts.Differed, counts.Agreed+counts.Differed))
-		case counts.Agreed < compareBrackets || f.pace.paused:
+		case counts.Agreed < compareBrackets || f.kernel.paused:
 			return f.wait(s)
 		}
 		if err := f.enter(s, buildClosing); err != nil {
@@ -103,7 +100,7 @@ func (f *follower) stepBuild(s *buildSlot) error {
 	case buildClosing:
 		return f.closeSetters(s)
 	case buildReading:
-		if counts.Unfit == 0 || f.pace.paused {
+		if counts.Unfit == 0 || f.kernel.paused {
 			f.buildLater(s, buildCheck)
 			return nil
 		}

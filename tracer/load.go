@@ -29,6 +29,9 @@ type kernel struct {
 	sites   siteNumbers
 	polls   pollTable
 	builds  buildTable
+	// paused: the probes of posts and polls are out, those too that are found meanwhile.
+	// The follower's goroutine alone pauses and, once it runs, attaches.
+	paused bool
 	// keepEmpty: polls are observed at entry and return, also empty ones.
 	keepEmpty bool
 }

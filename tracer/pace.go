@@ -41,12 +41,13 @@ type pacer struct {
 	latest uint32
 	users  map[uint32]*user
 
-	paused bool
-	opened uint64 // since when it is not paused
+	opened uint64 // since when there is no pause
 	window uint64 // how long it should not be
 	begun  spent  // what was spent when this window began
 	now    spent
 	rate   float64 // what the latest window cost, ns of traps each ns
+	grew   uint64  // when the threads were last seen to have run
+	grewTo float64 // and what spent.cpu was then
 }
 
 // user is a thread that posts or polls.
@@ -148,14 +149,16 @@ func (f *follower) keepPace() error {
 	f.meter()
 	p := &f.pace
 	var err error
-	switch now := monotonic(); {
+	now := monotonic()
+	p.grow(now)
+	switch {
 	case p.limit == 0:
 		f.paceLater(paceMeter)
 		return nil
-	case !p.paused && p.due(now) && !f.switching():
+	case !f.kernel.paused && p.due(now) && !f.switching():
 		p.plan(now)
 		err = f.pause()
-	case p.paused && p.affords():
+	case f.kernel.paused && (p.affords() || p.asleep(now)):
 		err = f.goOn()
 	}
 	f.paceLater(paceStep)
@@ -177,10 +180,22 @@ func (f *follower) paceLater(delay time.Duration) {
 	time.AfterFunc(delay, func() { f.add(change{what: keepPace}) })
 }
 
-// due says that a window has lasted long enough, and too much was spent.
-func (p *pacer) due(now uint64) bool {
-	return now-p.opened >= p.window && p.now.traps > p.limit*p.now.cpu
+// grow notes whether the threads have run.
+func (p *pacer) grow(now uint64) {
+	if p.now.cpu > p.grewTo {
+		p.grew, p.grewTo = now, p.now.cpu
+	}
 }
+
+// due says that a window has lasted long enough, and too much was spent. As long
+// as nobody is known whose time it was, there is no pause: it would not end.
+func (p *pacer) due(now uint64) bool {
+	return now-p.opened >= p.window && p.now.cpu > 0 && p.now.traps > p.limit*p.now.cpu
+}
+
+// asleep says that no thread that is known to post or poll has run for long. Probes
+// cost such threads nothing, and it takes probes to know others.
+func (p *pacer) asleep(now uint64) bool { return now-p.grew >= uint64(paceCycle) }
 
 // plan finds how long the next window should be, from what this one cost.
 func (p *pacer) plan(now uint64) {
@@ -199,7 +214,7 @@ func (p *pacer) affords() bool {
 
 // pause takes the probes of posts and polls out.
 func (f *follower) pause() error {
-	f.pace.paused = true
+	f.kernel.paused = true
 	f.tell(event.PauseBegin)
 	var errs []error
 	for _, tg := range f.targets.list() {
@@ -223,16 +238,16 @@ func (f *follower) pause() error {
 
 // goOn puts them in again.
 func (f *follower) goOn() error {
-	p := &f.pace
 	var errs []error
 	if err := f.kernel.eachTask(bpf.RdmaProgCallsForgotten); err != nil {
 		return err // it stays paused: a return might be taken for another call's
 	}
+	f.kernel.paused = false
 	for _, tg := range f.targets.list() {
 		if tg.attach == nil || tg.hasEnded() {
 			continue
 		}
-		errs = append(errs, tg.attach.goOn())
+		errs = append(errs, tg.attach.goOn(), f.tryProbes(tg))
 		for _, s := range tg.attach.trials() {
 			errs = append(errs, f.beginTrial(s))
 		}
@@ -240,10 +255,11 @@ func (f *follower) goOn() error {
 			errs = append(errs, f.kernel.setBuild(s, s.mode(), s.beginAt))
 		}
 	}
-	p.paused = false
 	f.tell(event.PauseEnd)
 	f.meter()
+	p := &f.pace
 	p.opened, p.begun = monotonic(), p.now
+	p.grew = p.opened
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("put the probes of posts and polls in again: %w", err)
 	}
@@ -266,13 +282,21 @@ var dataPrograms = []string{
 	bpf.RdmaProgBuildCompleteEnter, bpf.RdmaProgBuildCompleteExit, bpf.RdmaProgBuildAbort,
 }
 
+// pauses says that a pause takes the batch out.
+func (b *batch) pauses() bool { return slices.Contains(dataPrograms, b.program) }
+
 // keep remembers batches that a pause takes out.
 func (a *attacher) keep(batches []*batch) {
 	for _, b := range batches {
-		if slices.Contains(dataPrograms, b.program) {
+		if b.pauses() {
 			a.data = append(a.data, b)
 		}
 	}
+}
+
+// has says whether a program of the slot is in, or will be after the pause.
+func (a *attacher) has(s *pollSlot, program string) bool {
+	return slices.ContainsFunc(a.data, func(b *batch) bool { return b.slot == s && b.program == program })
 }
 
 // trials are the poll functions of which a candidate is tried.

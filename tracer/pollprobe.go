@@ -191,7 +191,7 @@ func (s *pollSlot) hasSite(offset uint64) bool {
 func (f *follower) keepPoll(s *pollSlot, why error) error {
 	s.state, s.why = pollKept, why.Error()
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "kept at entry and return", s.why)
-	if s.links[bpf.RdmaProgPollSite] == nil {
+	if !s.attach.has(s, bpf.RdmaProgPollSite) {
 		return nil
 	}
 	return f.takeSitesOut(s)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,17 +16,26 @@ import (
 // it is right, nothing across a pause is, the books balance, and the rates of the
 // whole window are those of the truth log.
 func TestMaxOverhead(t *testing.T) {
-	for tool, args := range map[string][]string{"ib_write_lat": {"--empty-polls"}, "ib_read_lat": nil} {
-		t.Run(tool, func(t *testing.T) {
-			d := startDevice(t, "LAT_NS=20000")
-			limit := "10%"
-			if args == nil {
-				limit = "4%" // so little do its probes cost
-			}
-			p := d.pair(t, tool, "-s", "64", "-n", "4000000")
-			tr := attach(t, p.client, append(args, "--max-overhead", limit)...)
+	for _, c := range []struct {
+		device, tool, trace string
+		builders            bool
+	}{
+		{"LAT_NS=20000", "ib_write_lat", "--max-overhead 10% --empty-polls", false},
+		// What is learned costs so little that a slower device would need no pauses.
+		{"POLL=spin", "ib_read_lat", "--max-overhead 4%", true},
+	} {
+		t.Run(c.tool, func(t *testing.T) {
+			d := startDevice(t, strings.Fields(c.device)...)
+			p := d.pair(t, c.tool, "-s", "64", "-n", "40000000")
+			tr := attach(t, p.client, strings.Fields(c.trace)...)
 			ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
 			waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
+			if c.builders { // proving goes on over pauses
+				read := func(e *event.Event) bool {
+					return e.Kind == event.KindPostEnd && e.Flags&event.WRBuilder != 0 && e.Verb.Count > 0 && e.Verb.Traps <= 3
+				}
+				waitEvery(t, 500*time.Millisecond, "send queues to be read", func() bool { return outcome.Count(tr.capture, read) >= 20 })
+			}
 			got := tr.stop(t)
 			p.running(t)
 			p.stop()
