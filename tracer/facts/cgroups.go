@@ -26,6 +26,9 @@ const (
 	// 64-bit id of a kernfs node, which of a cgroup is what the kernel calls its
 	// id, and its directory's inode number.
 	fileidKernfs = 0xfe
+	// cgroupRoot is the id of the hierarchy's root, as cgroup_setup_root of
+	// kernel/cgroup/cgroup.c warns if it is not.
+	cgroupRoot = 1
 )
 
 // Cgroups finds the paths of cgroups of version 2, the only ones that the
@@ -125,9 +128,9 @@ func (c *Cgroups) Finish() (list []event.Cgroup, note string) {
 		}
 		return nil, note
 	}
-	whole := !c.walk
-	if c.walk {
-		whole = c.lookAround() && c.mount.root == "/"
+	whole := !c.walk || c.lookAround()
+	if !whole {
+		note = "some of who ran instead are named without their cgroup: cgroups may not be opened by number here (CAP_DAC_READ_SEARCH), and not all can be looked at below " + c.mount.point
 	}
 	for id, name := range c.seen {
 		if name != "" || whole {
@@ -142,13 +145,23 @@ func (c *Cgroups) Finish() (list []event.Cgroup, note string) {
 }
 
 // lookAround names those without a path that are there now. It reports whether
-// all directories were looked at.
+// those that it did not find are gone: in a namespace of cgroups what is mounted
+// calls itself the root, and others are beside it.
 func (c *Cgroups) lookAround() bool {
+	missing := 0
+	for _, name := range c.seen {
+		if name == "" {
+			missing++
+		}
+	}
 	walked, all := 0, true
 	err := filepath.WalkDir(c.mount.point, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			all = all && errors.Is(err, fs.ErrNotExist) // it has just gone
 			return nil
+		}
+		if missing == 0 {
+			return fs.SkipAll
 		}
 		if !d.IsDir() {
 			return nil
@@ -160,12 +173,16 @@ func (c *Cgroups) lookAround() bool {
 		if unix.Lstat(name, &st) != nil {
 			return nil
 		}
+		if name == c.mount.point {
+			all = st.Ino == cgroupRoot
+		}
 		if known, ok := c.seen[st.Ino]; ok && known == "" {
 			c.seen[st.Ino] = c.mount.inside(name)
+			missing--
 		}
 		return nil
 	})
-	return err == nil && all
+	return err == nil && all || missing == 0
 }
 
 // findCgroupMount chooses from /proc/PID/mountinfo (proc_pid_mountinfo(5)): the

@@ -138,3 +138,22 @@ func TestCgroupsBeyond(t *testing.T) {
 		t.Errorf("%+v, %q", list, note)
 	}
 }
+
+// In a namespace of cgroups, what is mounted calls itself the root. Where cgroups
+// may not be opened by number, one beside it is not taken for one that is gone.
+func TestCgroupsOfNamespace(t *testing.T) {
+	c := OpenCgroups()
+	defer c.Close()
+	c.walk = true
+	inside, dir := madeCgroup(t, c, "rdmatrace-namespace")
+	beside, _ := madeCgroup(t, c, "rdmatrace-beside")
+	c.mount = cgroupMount{root: "/", point: dir}
+	c.See(inside)
+	if list, note := c.Finish(); len(list) != 1 || list[0] != (event.Cgroup{ID: inside, Path: "/"}) || note != "" {
+		t.Errorf("all that was seen is there: %+v, %q", list, note)
+	}
+	c.See(beside)
+	if list, note := c.Finish(); len(list) != 1 || list[0].ID != inside || !strings.Contains(note, "CAP_DAC_READ_SEARCH") {
+		t.Errorf("%+v, %q", list, note)
+	}
+}
