@@ -305,12 +305,17 @@ func (f *follower) catchUp(tg *target) error {
 	return nil
 }
 
-// takeFound are the events of objects that were found, each once.
-func (f *follower) takeFound() []event.Event {
+// takeFound are the events of objects that were found, and of pauses, until t, each once.
+func (f *follower) takeFound(t uint64) (out []event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := f.found
-	f.found = nil
+	f.found = slices.DeleteFunc(f.found, func(e event.Event) bool {
+		if e.Time > t {
+			return false
+		}
+		out = append(out, e)
+		return true
+	})
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -242,5 +243,26 @@ func TestSecondLookStops(t *testing.T) {
 	tg := &target{finder: stuckFinder{}}
 	if err := tg.lookAgain(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestFoundInTheWindow: what is found after the window ended is not told, what was
+// found before is told once.
+func TestFoundInTheWindow(t *testing.T) {
+	f := &follower{}
+	f.found = []event.Event{{Time: 30}, {Time: 10}, {Time: 21}}
+	times := func(until uint64) (out []uint64) {
+		for _, e := range f.takeFound(until) {
+			out = append(out, e.Time)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		until uint64
+		want  []uint64
+	}{{9, nil}, {20, []uint64{10}}, {20, nil}, {30, []uint64{30, 21}}, {40, nil}} {
+		if got := times(c.until); !slices.Equal(got, c.want) {
+			t.Errorf("until %d: %d, want %d", c.until, got, c.want)
+		}
 	}
 }

@@ -22,7 +22,10 @@ func (t *Tracer) reportLosses(sink func(*event.Event) error) error {
 	if err := t.readStats(&t.losses.stats); err != nil {
 		return err
 	}
-	return t.losses.report(now, sink)
+	return t.losses.report(now, func(e *event.Event) error {
+		t.latest = max(t.latest, e.Time)
+		return sink(e)
+	})
 }
 
 // report emits a Loss for every CPU and kind of event that lost some since the

@@ -125,7 +125,7 @@ type Tracer struct {
 	stacks      *stackKeeper
 	window      event.Window
 	closing     uint64        // when the gate was about to close
-	latest      uint64        // of the events
+	latest      uint64        // of the events that the gate lets through
 	steal       time.Duration // during the window; before it ends, what there was when it began
 	host        event.Host
 	devices     *facts.Devices
@@ -270,10 +270,13 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 	if err := t.reader.finish(t.take(sink)); err != nil {
 		return err
 	}
+	if err := t.reportLosses(sink); err != nil {
+		return err
+	}
 	// Whoever closed the gate may have waited for a CPU since: the window is not
 	// longer than what was observed in it, and ends with its last event at least.
-	t.window.End = min(t.window.End, max(t.closing, t.latest))
-	return t.reportLosses(sink)
+	t.window.End = max(t.closing, t.latest)
+	return deliver(t.targets.work.takeFound(t.window.End), sink)
 }
 
 // shut closes the gate, which ends the window.
@@ -335,7 +338,11 @@ func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) (err e
 		if err := t.reportLosses(sink); err != nil {
 			return err
 		}
-		if err := deliver(t.targets.work.takeFound(), sink); err != nil {
+		until := monotonic()
+		if ctx.Err() != nil {
+			break // what was found meanwhile may be after the window
+		}
+		if err := deliver(t.targets.work.takeFound(until), sink); err != nil {
 			return err
 		}
 		if all, err := t.targets.ended(t.kernel); all || err != nil {
@@ -359,7 +366,9 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 		t.targets.work.note(e)
 		t.lines.watch(e)
 		t.cgroups.watch(e)
-		t.latest = max(t.latest, e.Time)
+		if e.Object == nil { // those are told of with the gate closed, too
+			t.latest = max(t.latest, e.Time)
+		}
 		return sink(e)
 	}
 }
