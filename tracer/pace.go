@@ -188,9 +188,10 @@ func (p *pacer) grow(now uint64) {
 }
 
 // due says that a window has lasted long enough, and too much was spent. As long
-// as nobody is known whose time it was, there is no pause: it would not end.
+// as nobody is known whose time it was, there is no pause: it would not end. Where
+// the window cost nothing, as nobody runs into the probes, taking them out saves nothing.
 func (p *pacer) due(now uint64) bool {
-	return now-p.opened >= p.window && p.now.cpu > 0 && p.now.traps > p.limit*p.now.cpu
+	return now-p.opened >= p.window && p.now.cpu > 0 && p.now.traps > p.begun.traps && p.now.traps > p.limit*p.now.cpu
 }
 
 // asleep says that no thread that is known to post or poll has run for long. Probes

@@ -41,4 +41,13 @@ func TestPace(t *testing.T) {
 	if !p.asleep(4601 * ms) {
 		t.Error("it waits for a thread that does not run any more")
 	}
+	p.opened, p.begun = 4601*ms, p.now
+	look(9000, 300, 1701)
+	if p.due(9000 * ms) {
+		t.Error("it takes probes out that nobody has run into since they were put in")
+	}
+	look(9050, 301, 1702)
+	if !p.due(9050 * ms) {
+		t.Error("it leaves them in though threads run into them again")
+	}
 }
