@@ -1,6 +1,9 @@
 package tracer
 
-import "testing"
+import (
+	"sync"
+	"testing"
+)
 
 // A pause begins when more was spent than the limit allows, and ends when another
 // window is affordable, or when there is nobody whose time is left to wait for.
@@ -49,5 +52,16 @@ func TestPace(t *testing.T) {
 	look(9050, 301, 1702)
 	if !p.due(9050 * ms) {
 		t.Error("it leaves them in though threads run into them again")
+	}
+}
+
+// A poll function whose path is found in a pause is not left to its sites before
+// empty polls were observed: probes at entry and return are out.
+func TestAligningInAPause(t *testing.T) {
+	f := &follower{kernel: &kernel{paused: true}}
+	f.wake = sync.NewCond(&f.mu)
+	s := &pollSlot{state: pollAligning, attach: &attacher{}}
+	if err := f.stepPoll(s, pollStep); err != nil || s.state != pollAligning {
+		t.Errorf("state %d, %v", s.state, err)
 	}
 }

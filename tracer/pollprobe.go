@@ -211,6 +211,10 @@ func (f *follower) stepPoll(s *pollSlot, what changeKind) error {
 	}
 	switch s.state {
 	case pollAligning:
+		if f.kernel.paused {
+			f.stepLater(s, alignTime)
+			return nil
+		}
 		return f.switchPoll(s)
 	case pollLearned, pollClosing:
 		return f.closeReturn(s)
@@ -249,7 +253,8 @@ func (f *follower) judge(s *pollSlot) error {
 	return f.tryNext(s)
 }
 
-// align leaves entry and return in for a while, now that the path is known.
+// align leaves entry and return in for a while, now that the path is known. In a
+// pause they are out, and it waits for the end of that.
 func (f *follower) align(s *pollSlot, path pollPath) error {
 	s.path, s.state = path, pollAligning
 	f.stepLater(s, alignTime)
