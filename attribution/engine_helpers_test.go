@@ -26,6 +26,7 @@ const (
 	hog        = 900
 	nicDaemon  = 901
 	otherHog   = 902
+	irqThread  = 903
 	amd64Read  = 0
 	amd64Futex = 202
 	amd64Epoll = 232
@@ -148,7 +149,7 @@ func groupOf(tid uint32) uint32 {
 func commOf(tid uint32) (c event.Comm) {
 	name := map[uint32]string{
 		0: "swapper", worker: "worker", helper: "helper", third: "third",
-		hog: "hog", otherHog: "hog2", nicDaemon: "softmlx5d",
+		hog: "hog", otherHog: "hog2", nicDaemon: "softmlx5d", irqThread: "irq/34-virtio4-",
 	}[tid]
 	copy(c[:], name)
 	return c

@@ -91,6 +91,14 @@ func (tl *timelines) instead(th *thread, cpu int32, begin, end uint64, visit fun
 	}
 }
 
+// handlesInterrupt says that it is the threaded handler of a line: irq/LINE-NAME, as
+// the kernel calls them (setup_irq_thread of kernel/irq/manage.c). A device's
+// interrupt is no competitor, whether its handler is forced into a thread or not.
+func (c *culprit) handlesInterrupt() bool {
+	digits := len("irq/")
+	return c.kind == culpritTask && string(c.name[:digits]) == "irq/" && c.name[digits] >= '0' && c.name[digits] <= '9'
+}
+
 // culprit names an occupant; the idle task is never one, nor is the thread
 // that waited.
 func (o *occupant) culprit(waiter uint32) culprit {

@@ -108,6 +108,34 @@ func TestWhoRanBeforeAnInferredSwitch(t *testing.T) {
 	}
 }
 
+// TestThreadedHandler: what a line's threaded handler takes from a running thread is
+// an interrupt on top of it; a wait for a CPU on which one runs is a wait.
+func TestThreadedHandler(t *testing.T) {
+	tp := created()
+	tp.post(worker, 2, 3, wr{id: 1})
+	tp.preempted(100, 0, worker, irqThread)
+	tp.runs(200, 0, worker, irqThread)
+	tp.preempted(300, 0, worker, hog)
+	tp.runs(400, 0, worker, hog)
+	tp.sleeps(500, 0, worker, amd64Futex, 0)
+	tp.wakes(600, hog, worker, 0, 0, 0)
+	tp.sw(610, 0, 0, irqThread, event.Sched{Syscall: -1}, 0)
+	tp.runs(700, 0, worker, irqThread)
+	e, _ := tp.play(t, Config{})
+	var got []string
+	for _, stretch := range [][2]uint64{{100, 200}, {300, 400}, {600, 700}} {
+		w := walker{tl: e.threads}
+		w.thread(e.threads.known(worker), stretch[0], stretch[1])
+		for _, s := range w.segments {
+			got = append(got, fmt.Sprintf("%s %d-%d %s", s.cause, s.begin, s.end, (&naming{}).culprit(&s.who)))
+		}
+	}
+	want := "irq-on-top 100-200 irq/34-virtio4- (pid 903), preempted 300-400 hog (pid 900), runqueue 600-610 , runqueue 610-700 irq/34-virtio4- (pid 903)"
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}
+
 // TestExitIsNoRepair: sched_process_exit comes early in do_exit, so the thread is
 // seen to leave its CPU, or to be preempted, after it has ended.
 func TestExitIsNoRepair(t *testing.T) {

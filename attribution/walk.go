@@ -133,8 +133,11 @@ func (w *walker) waits(th *thread, seq, begin, end uint64) {
 	}
 	w.tl.instead(th, cpu, begin, end, func(begin, end uint64, who culprit) {
 		c := cause
-		if c == Yielded && who.kind == nobody {
+		switch {
+		case c == Yielded && who.kind == nobody:
 			c = Runqueue
+		case c == Preempted && who.handlesInterrupt():
+			c = IRQOnTop
 		}
 		w.emit(begin, end, c, who, th.tid, cpu)
 	})
