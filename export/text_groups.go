@@ -89,7 +89,10 @@ func siteTable(p *page, r *attribution.Report) {
 	if len(sites) < 2 {
 		return
 	}
-	whole := totalShares(r).whole
+	var whole float64 // of receives too, which have sites and are no part of the latency
+	for _, s := range sites {
+		whole += s.ns
+	}
 	p.heading("BY POSTING SITE", "innermost function first; the profile has the whole stacks")
 	t := newTable("lrrl", "site", "sum", "share", "leading part")
 	for _, s := range sites[:min(len(sites), maxSites)] {
