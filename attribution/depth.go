@@ -88,15 +88,15 @@ func (b *backlog) report(begin, end uint64, unseen *blind, observed func(begin, 
 // pair that was posted to.
 //
 // Where records were lost or probes were out, all that is known of the queue
-// pairs is void. Those that were seen since the time before are unknown then,
-// until their place is proven anew: something may be in flight on them. The
-// others, which a job made once and leaves alone, do not count until a post.
+// pairs is void: something may be in flight on them. Those that were busy then are
+// unknown until their place is proven anew; those that were empty, which a job may
+// have made once and leave alone, only until such a time comes again.
 type portBacklog struct {
 	backlog
-	epoch         uint32 // counts these times
-	inFlight      int64  // on the busy ones
-	busy, unknown int32  // queue pairs
-	seen          int32  // in this epoch
+	epoch    uint32 // counts these times
+	inFlight int64  // on the busy ones
+	// Queue pairs: known in this epoch, unknown, and empty in the one before.
+	empty, busy, unknown, lapsing int32
 }
 
 // flow is what a port's backlog knows of a queue pair.
@@ -118,45 +118,57 @@ const (
 // at gives what is known of a queue pair.
 func (p *portBacklog) at(f *flow) flowState {
 	switch {
-	case f.is == flowUnseen || f.epoch == p.epoch:
+	case f.epoch == p.epoch:
 		return f.is
-	case f.epoch+1 == p.epoch:
+	case f.is == flowBusy, f.is == flowEmpty && f.epoch+1 == p.epoch:
 		return flowUnknown
+	case f.is == flowEmpty:
+		return flowUnseen
 	}
-	return flowUnseen
+	return f.is
+}
+
+// count of the queue pairs that f is one of; nil: of none.
+func (p *portBacklog) count(f *flow) *int32 {
+	switch is := p.at(f); {
+	case is == flowEmpty:
+		return &p.empty
+	case is == flowBusy:
+		return &p.busy
+	case is == flowUnknown && f.is == flowEmpty:
+		return &p.lapsing
+	case is == flowUnknown:
+		return &p.unknown
+	}
+	return nil
 }
 
 // set what is known of a queue pair.
 func (p *portBacklog) set(f *flow, is flowState, depth int32) {
-	switch p.at(f) {
-	case flowBusy:
-		p.busy--
+	if p.at(f) == flowBusy {
 		p.inFlight -= int64(f.depth)
-	case flowUnknown:
-		p.unknown--
 	}
-	if f.epoch == p.epoch && f.is != flowUnseen {
-		p.seen--
+	if n := p.count(f); n != nil {
+		*n--
 	}
 	*f = flow{p.epoch, is, depth}
-	if is != flowUnseen {
-		p.seen++
+	if n := p.count(f); n != nil {
+		*n++
 	}
-	switch is {
-	case flowBusy:
-		p.busy++
+	if is == flowBusy {
 		p.inFlight += int64(depth)
-	case flowUnknown:
-		p.unknown++
 	}
 }
 
 // forget begins an epoch.
 func (p *portBacklog) forget() {
 	p.epoch++
-	p.unknown, p.seen = p.seen, 0
-	p.busy, p.inFlight, p.open = 0, 0, false
+	p.unknown, p.lapsing = p.unknown+p.busy, p.empty
+	p.empty, p.busy, p.inFlight, p.open = 0, 0, 0, false
 }
+
+// doubtful says that something may be in flight that is not known of.
+func (p *portBacklog) doubtful() bool { return p.unknown+p.lapsing > 0 }
 
 // holds sets the depth of a queue pair, or depthUnknown.
 func (p *portBacklog) holds(f *flow, depth int32) {
@@ -182,7 +194,7 @@ func (p *portBacklog) post(f *flow, t uint64, tid uint32, bytes uint64, depth in
 	}
 	p.holds(f, depth+1)
 	all := p.inFlight - 1
-	if p.unknown > 0 {
+	if p.doubtful() {
 		all = depthUnknown
 	}
 	p.backlog.post(t, tid, bytes, all)
@@ -190,7 +202,7 @@ func (p *portBacklog) post(f *flow, t uint64, tid uint32, bytes uint64, depth in
 
 // clear begins a gap at t where nothing is in flight now.
 func (p *portBacklog) clear(t uint64) {
-	if p.busy == 0 && p.unknown == 0 && !p.open {
+	if p.busy == 0 && !p.doubtful() && !p.open {
 		p.begin(t)
 	}
 }

@@ -171,3 +171,35 @@ func TestBypass(t *testing.T) {
 		})
 	}
 }
+
+// What is in flight on a port may be in flight still, however many pauses and losses
+// come before it is proven anew; what was empty is doubted once.
+func TestPortForgets(t *testing.T) {
+	p := &portBacklog{}
+	var busy, empty flow
+	p.holds(&busy, 3)
+	p.holds(&empty, 0)
+	for epoch := range 4 {
+		p.forget()
+		if !p.doubtful() || p.at(&busy) != flowUnknown {
+			t.Errorf("after %d times that were not seen, the busy one is forgotten", epoch+1)
+		}
+		want := flowUnseen
+		if epoch == 0 {
+			want = flowUnknown
+		}
+		if got := p.at(&empty); got != want {
+			t.Errorf("after %d times that were not seen, the empty one is %d, want %d", epoch+1, got, want)
+		}
+	}
+	p.holds(&busy, 0)
+	if p.doubtful() || p.empty != 1 || p.busy != 0 || p.inFlight != 0 {
+		t.Errorf("proven empty: %+v", p)
+	}
+	p.holds(&empty, 2)
+	p.holds(&busy, depthUnknown)
+	p.set(&busy, flowUnseen, 0)
+	if p.doubtful() || p.empty != 0 || p.busy != 1 || p.inFlight != 2 {
+		t.Errorf("one is busy, the other gone: %+v", p)
+	}
+}
