@@ -40,10 +40,10 @@ func TestCgroupOfHog(t *testing.T) {
 		in   string
 		text bool
 	}{{beside, "/", false}, {apart, "/" + name, true}} {
-		named := 0
-		for _, w := range c.tr.Causes["scheduling.preempted"].Who {
+		named, rank := 0, 0
+		for i, w := range c.tr.Causes["scheduling.preempted"].Who {
 			if w.Name == who {
-				named++
+				named, rank = named+1, i
 				// Where the tests themselves run in a cgroup, so does a hog of theirs.
 				if w.Cgroup != c.in && (c.text || !strings.HasPrefix(w.Cgroup, c.in)) {
 					t.Errorf("%s is in %q, want %q", who, w.Cgroup, c.in)
@@ -57,7 +57,8 @@ func TestCgroupOfHog(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("report: %s", stderr)
 		}
-		if said := strings.Contains(strings.Join(strings.Fields(text), " "), who+" in cgroup /"+name); said != c.text {
+		// The text has the first few only; others may be busier than the hog.
+		if said := strings.Contains(strings.Join(strings.Fields(text), " "), who+" in cgroup /"+name); said != c.text && rank < 2 {
 			t.Errorf("its cgroup is named: %v, want %v\n%s", said, c.text, text)
 		}
 	}

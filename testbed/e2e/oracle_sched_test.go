@@ -108,7 +108,7 @@ func withHog(t *trial, m matrix, job string, nice int, cause attribution.Cause) 
 	t.Logf("%s by %s: %d ms, it ran for %d to %d ms", cause, who, got/1e6, (ending-attached)/1e6, (end-begin)/1e6)
 	t.within(got >= (ending-attached)/2 && got <= end-begin, "the hog's time is charged to "+cause.String()+", and no more",
 		"%d ns, it ran for %d to %d: %+v", got, ending-attached, end-begin, s.Causes[cause.FullName()])
-	if cause == attribution.Preempted { // where the poller gives way, the hog has a turn in front of nearly each
+	if wholeOracle() && cause == attribution.Preempted { // where the poller gives way, the hog has a turn in front of nearly each
 		sameElsewhere(t, before, s, (*measuredWR).heldUp)
 	}
 	late := stamped(t, where(s.wrs, (*measuredWR).heldUp), 10)

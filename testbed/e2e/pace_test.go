@@ -22,11 +22,11 @@ func TestMaxOverhead(t *testing.T) {
 	}{
 		{"LAT_NS=20000", "ib_write_lat", "--max-overhead 10% --empty-polls", false},
 		// What is learned costs so little that a slower device would need no pauses.
-		{"POLL=spin", "ib_read_lat", "--max-overhead 4%", true},
+		{"POLL=spin", "ib_read_lat", "--max-overhead 3%", true},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
 			d := startDevice(t, strings.Fields(c.device)...)
-			p := d.pair(t, c.tool, "-s", "64", "-n", "40000000")
+			p := d.pair(t, c.tool, "-s", "64", "-n", "10000000")
 			tr := attach(t, p.client, strings.Fields(c.trace)...)
 			ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
 			waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
