@@ -12,7 +12,7 @@ type Cgroup struct {
 	// Name is its path: "/system.slice/backup.service", or "(removed, id 4711)" of
 	// one that was gone before it could be looked up.
 	Name string
-	// Apart: no target was in it, and it is not the root, where what belongs to
+	// Apart: no target is in it, and it is not the root, where what belongs to
 	// nobody is. Then its name tells more than the process's does.
 	Apart bool
 }

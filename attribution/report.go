@@ -228,8 +228,7 @@ type Queue struct {
 }
 
 // PortReport compares what was traced with what the port counted. Its Backlog
-// is that of all its queue pairs together: each counts from its first post on,
-// after a pause or a loss from the first one that follows.
+// is that of all its queue pairs together, of which each counts from its first post on.
 type PortReport struct {
 	Device string
 	Port   int
