@@ -18,7 +18,7 @@ func TestFlood(t *testing.T) {
 	inGuest(t)
 	takeInterrupts(t, "eth1", busyCPU)
 	var flood *process
-	got := disturbedPair(t, "ib_send_lat -x 0 -F -n 300", func(t *testing.T, client int) {
+	got := disturbedPair(t, "ib_send_lat -x 0 -F -n 2000", func(t *testing.T, client int) {
 		bind(t, client, busyCPU)
 		flood = datagrams(t, "500", "250000")
 	})
