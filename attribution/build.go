@@ -81,7 +81,9 @@ func (k *kind) report(c *cell, called *renaming, names *naming) Totals {
 	sums := called.apply(&all.causes)
 	var touched [numCauses]int64
 	for i, n := range c.touched {
-		touched[called[i]] += n
+		// A work request with two marks of one name has touched it once; of which
+		// that is true nobody knows any more.
+		touched[called[i]] = min(touched[called[i]]+n, int64(c.latency.count))
 	}
 	who := k.who.report(called, names)
 	for i, ns := range sums {

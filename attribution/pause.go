@@ -81,6 +81,9 @@ func (p *pauses) within(begin, end uint64) (ns uint64) {
 	return ns
 }
 
+// StretchesToTell: from fewer the error of a rate is not known.
+const StretchesToTell = 3
+
 // Sampled says what part of the window was observed, and what the whole of it
 // held, as far as its part tells: rates of sends with their error, which is half
 // the width of the interval that holds the mean in 95 of 100 cases, 0 where
@@ -105,6 +108,9 @@ func (p *pauses) report(begin, end uint64) *Sampled {
 	for _, c := range p.closed {
 		s.LongestUnobservedNS = max(s.LongestUnobservedNS, int64(c.end-c.begin))
 	}
+	if p.on && p.since < end {
+		s.LongestUnobservedNS = max(s.LongestUnobservedNS, int64(end-max(p.since, begin)))
+	}
 	last := len(p.counts) - 1
 	if last >= 0 && p.counts[last].end == 0 {
 		p.counts[last].end = max(end, p.counts[last].begin)
@@ -128,7 +134,7 @@ func rateOf(all []stretch, share float64, of func(stretch) float64) (perSecond, 
 		return 0, 0
 	}
 	r, k := y/d, float64(len(all))
-	if k < 3 {
+	if k < StretchesToTell {
 		return r, 0
 	}
 	var squares float64

@@ -136,6 +136,28 @@ func TestThreadedHandler(t *testing.T) {
 	}
 }
 
+// TestTooManySegments: what comes after them is charged to nobody.
+func TestTooManySegments(t *testing.T) {
+	var all []segment
+	const most = maxSegments + 50
+	for i := range uint64(most) {
+		s := segment{begin: i, end: i + 1, cause: LatePoll, tid: worker}
+		if i%2 == 0 {
+			s.cause, s.who = Preempted, culprit{kind: culpritTask, id: hog, pid: hog}
+		}
+		all = appendSegment(all, s)
+	}
+	if len(all) != maxSegments {
+		t.Fatalf("%d segments", len(all))
+	}
+	if got := all[maxSegments-1]; got.cause != CauseUndecided || got.who != (culprit{}) || got.begin != maxSegments-1 || got.end != most {
+		t.Errorf("the last one is %+v", got)
+	}
+	if got := all[maxSegments-2]; got.cause == CauseUndecided || got.end != maxSegments-1 {
+		t.Errorf("the one before it is %+v", got)
+	}
+}
+
 // TestExitIsNoRepair: sched_process_exit comes early in do_exit, so the thread is
 // seen to leave its CPU, or to be preempted, after it has ended.
 func TestExitIsNoRepair(t *testing.T) {

@@ -24,8 +24,8 @@ type walker struct {
 	open     []onTop
 }
 
-// maxSegments of one walk: beyond it the last one stands for the rest.
-const maxSegments = 1024
+// maxSegments of one walk: what comes after them is not told apart, and nobody's.
+const maxSegments = 8192
 
 // maxWakers is how many wakers a chain is followed back.
 const maxWakers = 4
@@ -160,7 +160,11 @@ func appendSegment(segments []segment, s segment) []segment {
 	}
 	if n := len(segments); n > 0 && segments[n-1].end == s.begin {
 		last := &segments[n-1]
-		if n >= maxSegments || last.cause == s.cause && last.tid == s.tid && last.cpu == s.cpu && last.who == s.who {
+		if n >= maxSegments {
+			*last = segment{begin: last.begin, end: s.end, cause: CauseUndecided, tid: last.tid, cpu: -1}
+			return segments
+		}
+		if last.cause == s.cause && last.tid == s.tid && last.cpu == s.cpu && last.who == s.who {
 			last.end = s.end
 			return segments
 		}

@@ -18,14 +18,18 @@ func sampled(p *page, r *attribution.Report) {
 	p.prose("  ", "", fmt.Sprintf("Observed: %s of it (%s), in %s; the longest time between them was %s. Work requests in flight as "+
 		"one ended are excluded. The figures of this report are of what was observed, and rates are those while probes were in.",
 		percent(float64(s.ObservedNS), float64(windowNS(c))), durationNS(s.ObservedNS), counted(s.Stretches, "part"), durationNS(s.LongestUnobservedNS)))
-	p.prose("  ", "", fmt.Sprintf("The whole window, estimated from them: %s WR/s%s and %s%s posted to send queues.",
+	if s.Stretches < attribution.StretchesToTell {
+		p.prose("  ", "", "They are too few to estimate the rates of the whole window from: a longer trace has more of them.")
+		return
+	}
+	p.prose("  ", "", fmt.Sprintf("The whole window, estimated from them: %s WR/s%s and %s%s posted to send queues, had probes been in all the time.",
 		rate(s.WRsPerSec), margin(s.WRsPerSec, s.WRsPerSecError), bitRate(8*s.BytesPerSec), margin(s.BytesPerSec, s.BytesPerSecError)))
 }
 
 // margin of an estimate, in percent of it.
 func margin(value, bound float64) string {
-	if bound <= 0 || value <= 0 {
-		return " (too few stretches to tell how well)"
+	if value <= 0 {
+		return ""
 	}
 	return fmt.Sprintf(" (+- %s, with 95 %% confidence)", percent(bound, value))
 }
@@ -38,7 +42,11 @@ func ofThreads(r *attribution.Report) string {
 	}
 	s := fmt.Sprintf("Of the time that the threads ran which post and poll, traps took %s.", percent(c.OfThreads, 1))
 	if c.Limit > 0 {
-		s += fmt.Sprintf(" The limit is %s.", percent(c.Limit, 1))
+		s += fmt.Sprintf(" The limit is %s", percent(c.Limit, 1))
+		if c.OfThreads > c.Limit {
+			s += ": what it took at first, until cheaper places for probes were learned, is made up for in a longer trace"
+		}
+		s += "."
 	}
 	return s
 }

@@ -28,11 +28,20 @@ func TestSampledText(t *testing.T) {
 	text := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{
 		"SAMPLED", "Observed: 8.0 % of it (800 ms), in 12 parts", "the longest time between them was 1.20 s",
-		"(+- 3.0 %, with 95 % confidence)", "(too few stretches to tell how well)", "traps took 0.9 %", "The limit is 1.0 %",
+		"estimated from them: 50.0 k WR/s (+- 3.0 %, with 95 % confidence)", "traps took 0.9 %", "The limit is 1.0 %.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
+	}
+	r.Sampled.Stretches, r.Context.Cost.OfThreads = 2, 0.025
+	b.Reset()
+	if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
+		t.Fatal(err)
+	}
+	text = strings.Join(strings.Fields(b.String()), " ")
+	if !strings.Contains(text, "too few to estimate") || strings.Contains(text, "50.0 k") || !strings.Contains(text, "The limit is 1.0 %: what it took at first") {
+		t.Errorf("of two stretches, over the limit: %s", text)
 	}
 	r.Sampled = nil
 	b.Reset()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/event"
@@ -161,8 +162,11 @@ func cost(p *page, r *attribution.Report) {
 		lines = append(lines, s)
 	}
 	if c.Cost.CPUTime > 0 {
-		lines = append(lines, fmt.Sprintf("rdmatrace itself ran for %s, %s of one CPU.",
-			duration(float64(c.Cost.CPUTime)), percent(float64(c.Cost.CPUTime), window)))
+		own := fmt.Sprintf("rdmatrace itself ran for %s", duration(float64(c.Cost.CPUTime)))
+		if window >= float64(time.Second) { // else most of it was before the window
+			own += fmt.Sprintf(", %s of one CPU", percent(float64(c.Cost.CPUTime), window))
+		}
+		lines = append(lines, own+".")
 	}
 	p.prose("  ", "", strings.Join(lines, " "))
 }
@@ -194,7 +198,7 @@ func trapCost(c event.Cost, entries, returns, window float64) string {
 	spent := func(trap, pair float64) float64 { return entries*trap + returns*max(pair-trap, 0) }
 	stepped, steppedPair := max(c.SteppedTrapNS, c.TrapNS), max(c.SteppedPairNS, c.PairNS)
 	low, high := spent(c.TrapNS, c.PairNS), spent(stepped, steppedPair)
-	return fmt.Sprintf(", %s each: %s of its threads' time, %s of one CPU", to(duration(c.TrapNS), duration(stepped)),
+	return fmt.Sprintf(", up to %s each: %s of its threads' time, %s of one CPU", to(duration(c.TrapNS), duration(stepped)),
 		to(duration(low), duration(high)), percentRange(low, high, window))
 }
 

@@ -86,5 +86,5 @@ func classTable(p *page, r *attribution.Report) {
 		}
 	}
 	t.write(p)
-	p.prose("  ", ansiDim, "Exposed: time of threads, each nanosecond once, however many work requests it delayed.")
+	p.prose("  ", ansiDim, "Exposed: time of threads, each nanosecond once, however many work requests it delayed; receives too, which the sums leave out.")
 }

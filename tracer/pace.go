@@ -78,7 +78,19 @@ func (p *pacer) note(e *event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.users[e.TID] == nil && len(p.users) < usersMost {
-		p.users[e.TID] = &user{pid: e.PID}
+		u := &user{pid: e.PID}
+		p.users[e.TID] = u
+		u.look(e.TID) // now: its probes have counted since before
+	}
+}
+
+// look adds what the thread has run since it was first looked at.
+func (u *user) look(tid uint32) {
+	if ran, err := threadRan(u.pid, tid); err == nil {
+		if !u.known {
+			u.known, u.first = true, ran
+		}
+		u.ran = max(u.ran, ran-min(ran, u.first))
 	}
 }
 
@@ -98,12 +110,7 @@ func (p *pacer) cpu() (sum float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for tid, u := range p.users {
-		if ran, err := threadRan(u.pid, tid); err == nil {
-			if !u.known {
-				u.known, u.first = true, ran
-			}
-			u.ran = max(u.ran, ran-min(ran, u.first))
-		}
+		u.look(tid)
 		sum += float64(u.ran)
 	}
 	return sum
