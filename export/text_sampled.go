@@ -34,10 +34,19 @@ func margin(value, bound float64) string {
 	return fmt.Sprintf(" (+- %s, with 95 %% confidence)", percent(bound, value))
 }
 
-// ofThreads says what probes took of their threads' time.
+// ofThreads says what probes took of their threads' time. Of threads that end soon
+// next to nothing of that time is seen.
 func ofThreads(r *attribution.Report) string {
 	c := context(r).Cost
-	if c.OfThreads <= 0 {
+	entries, _ := probeHits(context(r))
+	switch {
+	case c.OfThreads > 1, c.OfThreads <= 0 && c.Limit > 0 && entries > 0:
+		s := "How long the threads ran which post and poll is not known, as most of them ended soon"
+		if c.Limit > 0 {
+			s += fmt.Sprintf(": the limit of %s may not have been kept", percent(c.Limit, 1))
+		}
+		return s + "."
+	case c.OfThreads <= 0:
 		return ""
 	}
 	s := fmt.Sprintf("Of the time that the threads ran which post and poll, traps took %s.", percent(c.OfThreads, 1))

@@ -43,6 +43,15 @@ func TestSampledText(t *testing.T) {
 	if !strings.Contains(text, "too few to estimate") || strings.Contains(text, "50.0 k") || !strings.Contains(text, "The limit is 1.0 %: what it took at first") {
 		t.Errorf("of two stretches, over the limit: %s", text)
 	}
+	r.Context.Cost.OfThreads = 57.04
+	b.Reset()
+	if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
+		t.Fatal(err)
+	}
+	text = strings.Join(strings.Fields(b.String()), " ")
+	if !strings.Contains(text, "is not known, as most of them ended soon: the limit of 1.0 % may not have been kept.") || strings.Contains(text, "5704") {
+		t.Errorf("of threads that ended: %s", text)
+	}
 	r.Sampled = nil
 	b.Reset()
 	if err := Text(&b, r, TextOptions{}); err != nil || strings.Contains(b.String(), "SAMPLED") {
