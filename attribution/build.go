@@ -83,7 +83,7 @@ func (k *kind) report(c *cell, called *renaming, names *naming) Totals {
 	for i, n := range c.touched {
 		// A work request with two marks of one name has touched it once; of which
 		// that is true nobody knows any more.
-		touched[called[i]] = min(touched[called[i]]+n, int64(c.latency.count))
+		touched[called[i]] = min(touched[called[i]]+n, c.latency.count)
 	}
 	who := k.who.report(called, names)
 	for i, ns := range sums {

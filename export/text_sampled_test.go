@@ -21,11 +21,14 @@ func TestSampledText(t *testing.T) {
 			WRsPerSec: 50_000, WRsPerSecError: 1_500, BytesPerSec: 3.2e6,
 		},
 	}
-	var b strings.Builder
-	if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
-		t.Fatal(err)
+	said := func() string {
+		var b strings.Builder
+		if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(b.String()), " ")
 	}
-	text := strings.Join(strings.Fields(b.String()), " ")
+	text := said()
 	for _, want := range []string{
 		"SAMPLED", "Observed: 8.0 % of it (800 ms), in 12 parts", "the longest time between them was 1.20 s",
 		"estimated from them: 50.0 k WR/s (+- 3.0 %, with 95 % confidence)", "traps took 0.9 %", "The limit is 1.0 %.",
@@ -35,26 +38,17 @@ func TestSampledText(t *testing.T) {
 		}
 	}
 	r.Sampled.Stretches, r.Context.Cost.OfThreads = 2, 0.025
-	b.Reset()
-	if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
-		t.Fatal(err)
-	}
-	text = strings.Join(strings.Fields(b.String()), " ")
+	text = said()
 	if !strings.Contains(text, "too few to estimate") || strings.Contains(text, "50.0 k") || !strings.Contains(text, "The limit is 1.0 %: what it took at first") {
 		t.Errorf("of two stretches, over the limit: %s", text)
 	}
 	r.Context.Cost.OfThreads = 57.04
-	b.Reset()
-	if err := Text(&b, r, TextOptions{Width: 120}); err != nil {
-		t.Fatal(err)
-	}
-	text = strings.Join(strings.Fields(b.String()), " ")
+	text = said()
 	if !strings.Contains(text, "is not known, as most of them ended soon: the limit of 1.0 % may not have been kept.") || strings.Contains(text, "5704") {
 		t.Errorf("of threads that ended: %s", text)
 	}
 	r.Sampled = nil
-	b.Reset()
-	if err := Text(&b, r, TextOptions{}); err != nil || strings.Contains(b.String(), "SAMPLED") {
-		t.Errorf("%v: %s", err, b.String())
+	if text := said(); strings.Contains(text, "SAMPLED") {
+		t.Error(text)
 	}
 }
