@@ -28,7 +28,8 @@ const rnrRepeats = 7
 
 // stallCause marks an excess over a floor by its length.
 //
-// RNR: a few times one of the timers, plus what a round trip takes.
+// RNR: a few times one of the timers, or the peer's where that is known, plus what
+// a round trip takes.
 // Retransmit: at least the QP's timeout of 4.096 us * 2^timeout. Where that is
 // not known, or the adaptive retransmission of ConnectX replaces it (it starts
 // at microseconds and doubles), anything far above the floor may be one.
@@ -36,7 +37,7 @@ func stallCause(excess, floor uint64, qp *queuePair) Cause {
 	if excess < 10_000 || excess < 2*floor {
 		return Excess
 	}
-	for _, timer := range rnrTimers {
+	for _, timer := range qp.peerTimers() {
 		repeats := excess / timer
 		if repeats >= 1 && repeats <= rnrRepeats && excess-repeats*timer <= timer/20+floor {
 			return RNR
@@ -51,6 +52,15 @@ func stallCause(excess, floor uint64, qp *queuePair) Cause {
 		return Retransmit
 	}
 	return Excess
+}
+
+// peerTimers are those that the peer may ask this queue pair to wait for.
+func (q *queuePair) peerTimers() []uint64 {
+	if q.connected == nil || q.connected.minRNRTimer == 0 { // 0 is also what was not seen
+		return rnrTimers[:]
+	}
+	i := q.connected.minRNRTimer & 31
+	return rnrTimers[i : i+1]
 }
 
 // evidence is a port counter that speaks for a cause when it moved: of mlx5

@@ -42,6 +42,7 @@ func (e *Engine) queuePairEvent(r *rareRecord) {
 	} else {
 		qp.learn(what, a)
 	}
+	e.objects.couple(qp)
 	e.nameDevice(qp, r.pid)
 	e.proveByState(qp, what, a, r.time)
 }
@@ -58,6 +59,7 @@ func (e *Engine) foundKnown(qp *queuePair, a *event.QP, pid uint32) {
 	if state != qpReset {
 		qp.state = state
 	}
+	e.objects.couple(qp)
 	e.nameDevice(qp, pid)
 }
 

@@ -255,6 +255,29 @@ func set[T comparable](to *T, from T) {
 	}
 }
 
+// couple notes of two queue pairs of the trace that they are connected to each
+// other. Numbers are a host's own: both also name one port as their peer's, which
+// then is the port of both.
+func (o *objects) couple(q *queuePair) {
+	q.uncouple()
+	if q.destNum == 0 || peerHost(q.peer) == "" {
+		return
+	}
+	for _, p := range o.live {
+		if p.num == q.destNum && p.destNum == q.num && peerHost(p.peer) == peerHost(q.peer) {
+			p.uncouple()
+			q.connected, p.connected = p, q
+			return
+		}
+	}
+}
+
+func (q *queuePair) uncouple() {
+	if p := q.connected; p != nil {
+		q.connected, p.connected = nil, nil
+	}
+}
+
 // peerName is "lid 1 qp 0x105", or with the address of the GID where there is
 // one; empty if nothing is known.
 func peerName(dlid uint16, dgid [16]byte, num uint32) string {
