@@ -138,8 +138,12 @@ func (b *bench) run(ctx context.Context) (err error) {
 
 // measureAll ends early when it is asked to, with what it has so far.
 func (b *bench) measureAll(ctx context.Context) error {
-	for range b.rounds {
-		for _, w := range b.workload.wanted() {
+	for round := range b.rounds {
+		order := b.workload.wanted()
+		if round%2 == 1 {
+			slices.Reverse(order) // what comes first may find another machine than what comes last
+		}
+		for _, w := range order {
 			err := b.measure(ctx, w)
 			if ctx.Err() != nil {
 				return nil

@@ -51,6 +51,8 @@ var workloads = []workload{
 	{argv: []string{"ib_send_lat"}, shared: true},
 	{argv: []string{"ib_write_bw", "-s", "1024"}},
 	{argv: []string{"ib_write_bw", "-s", "65536"}},
+	{argv: []string{"oracle-turn", "op=write"}, alone: true},
+	{argv: []string{"oracle-turn", "op=send"}, alone: true},
 	{argv: []string{"oracle-turn", "cqs=16"}, alone: true},
 	{argv: []string{"oracle-turn", "burst=64", "every=100000000"}, alone: true, idle: true},
 	{argv: []string{"oracle-turn", "burst=64", "every=100000000"}, alone: true, idle: true, neighbour: true},

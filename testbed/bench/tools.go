@@ -116,19 +116,21 @@ func (b *bench) observeWith(ctx context.Context, ready func(out string) bool, ar
 
 func (t *observer) pid() int { return t.cmd.Process.Pid }
 
-// stop interrupts the tool and waits until its probes are out.
+// stop interrupts the tool and waits until its probes are out. bpftrace looks
+// whether it was interrupted and then waits for events: an interrupt in between
+// is forgotten, and those that follow are not.
 func (t *observer) stop() error {
-	if err := t.cmd.Process.Signal(os.Interrupt); err != nil {
-		return err
-	}
 	fd, err := unix.PidfdOpen(t.pid(), 0)
 	if err != nil {
 		return nil // it has ended
 	}
 	defer unix.Close(fd)
 	for {
-		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-		if !errors.Is(err, unix.EINTR) {
+		if err := t.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 2000)
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

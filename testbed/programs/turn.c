@@ -2,6 +2,7 @@
  * oracle-turn: a thread that polls completion queues in turn, for testbed/bench.
  *
  *   cqs=N       so many, each with a queue pair
+ *   op=NAME     write, read, send, ...: see opcode() of job.h
  *   burst=N     work requests, one after the other, each on the next queue ...
  *   every=NS    ... each so often; 0: without a pause
  *
@@ -12,9 +13,11 @@
 #include "job.h"
 
 #define CQS_MAX 64
+#define DEPTH 16
 
 static struct link links[CQS_MAX];
 static uint32_t cqs;
+static enum ibv_wr_opcode op;
 static uint64_t polls, told;
 
 static void tell(void)
@@ -49,11 +52,13 @@ static void request(struct link *l, uint64_t id)
 	struct ibv_send_wr wr, *bad;
 	struct ibv_sge sge;
 
-	link_request(l, &wr, &sge, IBV_WR_RDMA_WRITE, l->size, id);
+	link_request(l, &wr, &sge, op, l->size, id);
 	wr.send_flags = IBV_SEND_SIGNALED;
 	CHECK(!ibv_post_send(l->qp, &wr, &bad));
 	while (!turn())
 		;
+	if (takes_receive(op) && id / cqs % (DEPTH / 2) == 0)
+		peer_drain(l);
 }
 
 int main(int argc, char **argv)
@@ -65,11 +70,14 @@ int main(int argc, char **argv)
 	cqs = number("cqs", 1);
 	burst = number("burst", 1);
 	every = number("every", 0);
+	op = opcode(option("op", "write"));
 	options_done();
 	CHECK(cqs && cqs <= CQS_MAX);
 	rdma_open(&r);
 	for (uint32_t i = 0; i < cqs; i++)
-		link_open(&r, &links[i], NULL, NULL, 16, 64);
+		link_open(&r, &links[i], NULL, NULL, DEPTH, 64);
+	for (uint32_t i = 0; takes_receive(op) && i < cqs; i++)
+		peer_receive(&links[i], DEPTH);
 	running();
 	for (next = now();; next += every) {
 		for (uint64_t i = 0; i < burst; i++, id++)
