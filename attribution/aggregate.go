@@ -91,7 +91,8 @@ func newAggregates(cfg Config, threads threadView) *aggregates {
 	return a
 }
 
-// add takes one measured work request. Nothing of m is kept.
+// add takes one measured work request. Of m nothing is kept but its segments, which
+// are gone from it then.
 func (a *aggregates) add(m *measured) {
 	q := a.queue(m.qp)
 	if m.status != 0 {
@@ -190,6 +191,9 @@ func (k *kind) add(m *measured, p *parts, wr int64) {
 	k.chained += int64(max(m.chained, 1))
 	k.demands[m.demand]++
 	k.sources[m.doneSource]++
+	if !p.blames {
+		return
+	}
 	for i := range m.segments {
 		k.who.add(&m.segments[i], wr)
 	}

@@ -51,7 +51,7 @@ func anyWR(t *rapid.T, qps []*queuePair, at uint64) measured {
 		if n := len(m.segments); n > 0 {
 			s := &m.segments[n-1]
 			s.tid = uint32(rapid.IntRange(0, 3).Draw(t, "victim"))
-			s.who = culprit{kind: culpritKind(rapid.IntRange(0, 6).Draw(t, "kind")), id: uint32(rapid.IntRange(0, 20).Draw(t, "who"))}
+			s.who = kept(culprit{kind: culpritKind(rapid.IntRange(0, 6).Draw(t, "kind")), id: uint32(rapid.IntRange(0, 20).Draw(t, "who"))})
 		}
 		end = to
 	}
@@ -83,7 +83,7 @@ func reportOf(all []measured) *Report {
 		all[i].qp.aggregate = nil
 	}
 	for i := range all {
-		a.add(&all[i])
+		a.add(fresh(&all[i]))
 	}
 	return a.finish(&event.Context{}, nil)
 }
@@ -264,7 +264,7 @@ func TestBoundsLoseNothing(t *testing.T) {
 		m.cut(m.postBegin, m.postEnd, Submit)
 		m.cut(m.postEnd, m.done, WireUnsplit)
 		m.cut(m.done, m.reap, Preempted)
-		m.segments[2].who, m.segments[2].tid = task("many", uint32(i%5000)), uint32(1+i%9000)
+		m.segments[2].who, m.segments[2].tid = kept(task("many", uint32(i%5000))), uint32(1+i%9000)
 		a.add(&m)
 	}
 	r := a.finish(&event.Context{}, nil)

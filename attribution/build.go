@@ -118,7 +118,7 @@ func (a *aggregates) incidentReport(median int64, called *renaming, names *namin
 		for _, seg := range s.worst.m.segments {
 			i.Timeline = append(i.Timeline, Segment{
 				Cause: called[seg.cause], Begin: seg.begin, End: seg.end,
-				Who: names.culprit(&seg.who), Cgroup: names.cgroup(seg.who.cgroup), TID: seg.tid, CPU: seg.cpu,
+				Who: names.culprit(seg.who), Cgroup: names.cgroup(seg.who.home()), TID: seg.tid, CPU: int32(seg.cpu),
 			})
 		}
 		list = append(list, i)

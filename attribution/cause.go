@@ -54,10 +54,10 @@ func newCulprits() culprits { return culprits{sums: make(map[whoKey]*whoSum)} }
 
 // add a segment of the WR numbered wr.
 func (c *culprits) add(s *segment, wr int64) {
-	if s.who.kind == nobody {
+	if s.who == nil {
 		return
 	}
-	sum := c.sum(newWhoKey(s.cause, &s.who))
+	sum := c.sum(newWhoKey(s.cause, s.who))
 	sum.ns += s.end - s.begin
 	if sum.last != wr {
 		sum.last = wr

@@ -7,15 +7,18 @@ type parts struct {
 	classes [numClasses]uint64
 	nonzero [numCauses]Cause // the first kinds of them
 	kinds   int
+	blames  bool // some segment has a culprit
 }
 
 func (p *parts) sum(segments []segment) {
 	for _, cause := range p.used() {
 		p.causes[cause] = 0
 	}
-	p.latency, p.classes, p.kinds = 0, [numClasses]uint64{}, 0
+	p.latency, p.classes, p.kinds, p.blames = 0, [numClasses]uint64{}, 0, false
 	for i := range segments {
-		p.add(segments[i].cause, segments[i].end-segments[i].begin)
+		s := &segments[i]
+		p.blames = p.blames || s.who != nil
+		p.add(s.cause, s.end-s.begin)
 	}
 }
 

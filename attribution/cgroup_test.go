@@ -101,7 +101,7 @@ func TestOccupantsCgroup(t *testing.T) {
 	tp.sw(300, 0, otherHog, worker, event.Sched{PrevCgroup: 40, NextCgroup: 20}, 0) // the switch to it was not recorded
 	e, _ := tp.play(t, Config{})
 	var got []string
-	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who culprit) {
+	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who *culprit) {
 		got = append(got, fmt.Sprintf("%d-%d %s %d", begin, end, commText(who.name[:]), who.cgroup))
 	})
 	if s := strings.Join(got, ", "); s != "100-200 hog 30, 200-300 hog2 40" {

@@ -38,15 +38,15 @@ func (e *Engine) cut(m *measured, p *pending, c *verbRecord, cq *completionQueue
 	} else {
 		submitEnd := min(m.postEnd, wireEnd)
 		e.submitted(p, m, submitEnd)
-		w.emit(submitEnd, wireEnd, WireUnsplit, culprit{}, 0, -1)
+		w.emit(submitEnd, wireEnd, WireUnsplit, nil, 0, -1)
 	}
-	w.emit(wireEnd, from, CauseUndecided, culprit{}, 0, -1)
+	w.emit(wireEnd, from, CauseUndecided, nil, 0, -1)
 	w.submitEnd = 0
 	if same {
 		w.submitEnd = m.postEnd
 	}
 	e.reaped(m, c, cq, from)
-	m.segments = w.segments
+	m.segments, w.segments = w.segments, nil
 }
 
 func isDoubtful(doubt, latency uint64) bool {
@@ -57,7 +57,7 @@ func isDoubtful(doubt, latency uint64) bool {
 func (e *Engine) submitted(p *pending, m *measured, end uint64) {
 	w := &e.walker
 	if p.submit == 0 {
-		w.emit(m.postBegin, end, Submit, culprit{}, p.tid, int32(p.cpu))
+		w.emit(m.postBegin, end, Submit, nil, p.tid, int32(p.cpu))
 		return
 	}
 	for _, s := range e.submits.segments(p.submit) {

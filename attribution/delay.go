@@ -48,7 +48,8 @@ func (l *delayLine) ready() bool {
 	return l.used > shareWRs || !d.queue.port.shared()
 }
 
-// next takes a copy of m into the line.
+// next takes m into the line, with its segments: m has an empty slice for others
+// afterwards.
 func (l *delayLine) next(m *measured) *delayed {
 	var d *delayed
 	if n := len(l.free); n > 0 {
@@ -58,9 +59,9 @@ func (l *delayLine) next(m *measured) *delayed {
 	}
 	l.ring[(l.head+l.used)%delayedWRs] = d
 	l.used++
-	segments := append(d.m.segments[:0], m.segments...)
+	used := d.m.segments[:0]
 	d.m = *m
-	d.m.segments = segments
+	m.segments = used
 	d.floor = nil
 	return d
 }

@@ -87,7 +87,7 @@ func TestTypicalWireDecidesABracket(t *testing.T) {
 	if m.ns(CauseUndecided) > 0 || !near(m.ns(Preempted), 3998*us, 2*us) {
 		t.Errorf("uncertain %v: %s", m.uncertain, describe(m.segments, m.postBegin, 1))
 	}
-	if who := (&naming{}).culprit(&m.segments[len(m.segments)-3].who); who != "hog (pid 900)" {
+	if who := (&naming{}).culprit(m.segments[len(m.segments)-3].who); who != "hog (pid 900)" {
 		t.Errorf("blamed %q: %s", who, describe(m.segments, m.postBegin, 1))
 	}
 	if !m.uncertain || m.doneHigh != m.reap {

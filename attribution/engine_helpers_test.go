@@ -275,7 +275,7 @@ func describe(segments []segment, base, unit uint64) string {
 	for i := range segments {
 		s := &segments[i]
 		part := fmt.Sprintf("%s %d-%d", s.cause, (s.begin-base)/unit, (s.end-base)/unit)
-		if who := names.culprit(&s.who); who != "" {
+		if who := names.culprit(s.who); who != "" {
 			part += " " + who
 		}
 		parts = append(parts, part)

@@ -109,8 +109,11 @@ func (c *incidents) add(m *measured, queue int32, wr int64) {
 		if rule.needed && m.demand == Unproven && s.begin >= m.postEnd {
 			continue
 		}
-		key := incidentKey{cause: s.cause, who: s.who, tid: s.tid, queue: -1}
-		key.who.cgroup = 0
+		key := incidentKey{cause: s.cause, tid: s.tid, queue: -1}
+		if s.who != nil {
+			key.who = *s.who
+			key.who.cgroup = 0
+		}
 		if rule.wire {
 			key.tid, key.queue = 0, queue
 		}
@@ -132,8 +135,8 @@ func (c *incidents) delay(key incidentKey, m *measured, s *segment, wr int64) {
 	}
 	stall.lastDelay += s.end - s.begin
 	stall.worstDelay = max(stall.worstDelay, stall.lastDelay)
-	if s.who.cgroup != 0 {
-		stall.cgroup = s.who.cgroup
+	if home := s.who.home(); home != 0 {
+		stall.cgroup = home
 	}
 	// What cannot be among the worst needs no copy of its WR.
 	if stall.worstDelay >= c.least && (!stall.stored || m.latency() > stall.worst.m.latency()) {

@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
@@ -41,8 +42,23 @@ func (r *incidentRun) wr(qp uint32, begin uint64, demand Demand, parts ...segmen
 	r.agg.add(&m)
 }
 
+// fresh is a copy of m that may be given away.
+func fresh(m *measured) *measured {
+	c := *m
+	c.segments = slices.Clone(m.segments)
+	return &c
+}
+
+// kept is a copy of a culprit as segments have it.
+func kept(who culprit) *culprit {
+	if who.kind == nobody {
+		return nil
+	}
+	return &who
+}
+
 func seg(cause Cause, ns uint64, who culprit, tid uint32) segment {
-	return segment{end: ns, cause: cause, who: who, tid: tid, cpu: -1}
+	return segment{end: ns, cause: cause, who: kept(who), tid: tid, cpu: -1}
 }
 
 func (r *incidentRun) incidents() []Incident {

@@ -156,10 +156,10 @@ func (s *submits) cut(w *walker, th *thread, begin, end uint64) int32 {
 	number := s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
 	w.cq, w.submitEnd, w.reapBegin, w.running = nil, never, never, Submit
-	w.segments = w.segments[:0]
-	w.thread(th, begin, end)
 	c := &s.cuts[number-1]
-	c.segments = append(c.segments[:0], w.segments...)
+	w.segments = c.segments[:0]
+	w.thread(th, begin, end)
+	c.segments, w.segments = w.segments, nil
 	return number
 }
 

@@ -1,10 +1,8 @@
 package attribution
 
-import "github.com/rdmatrace/rdmatrace/event"
-
 // measured is one work request whose latency has been cut into segments: what
 // the engine hands to the aggregates. It is reused for the next one, so the
-// aggregates copy what they keep. It holds no strings: names are resolved
+// aggregates copy what they keep, and swap its segments for others. It holds no strings: names are resolved
 // when the Report is made.
 type measured struct {
 	qp       *queuePair
@@ -57,33 +55,10 @@ func (m *measured) latency() uint64 {
 // segment is a part of a latency with one cause.
 type segment struct {
 	begin, end uint64
+	who        *culprit // nil: nobody
+	tid        uint32   // the thread it happened to; 0: none
+	cpu        int16    // -1: unknown
 	cause      Cause
-	who        culprit
-	tid        uint32 // the thread it happened to; 0: none
-	cpu        int32  // -1: unknown
-}
-
-// culpritKind says what a culprit's fields mean.
-type culpritKind uint8
-
-const (
-	nobody         culpritKind = iota
-	culpritTask                // id is a thread id, pid its thread group, name its comm
-	culpritIRQ                 // id is the line, name its action
-	culpritSoftirq             // id is the softirq number
-	culpritTimer               // the local timer
-	culpritIPI                 // id is the vector
-	culpritSyscall             // id is the system call number
-	culpritIdle                // the CPU that took the interrupt was idle
-)
-
-// culprit names who was behind a segment, without a string.
-type culprit struct {
-	kind    culpritKind
-	id, pid uint32
-	cgroup  uint64
-	name    [16]byte
-	chain   *event.Chain // what led to it; nil: nothing is known
 }
 
 // queuePair is one generation of a queue pair (numbers and addresses are reused).

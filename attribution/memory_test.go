@@ -13,13 +13,14 @@ import (
 // 1,000 stacks, 30 sizes, 4 operations, 16 threads, 200 culprits, deep queues,
 // jitter and stalls.
 type load struct {
-	random *rand.Rand
-	qps    []*queuePair
-	clock  uint64
-	done   [512]uint64
-	index  [512]int64
-	m      measured
-	narrow bool // one queue pair, operation, size and stack
+	random   *rand.Rand
+	qps      []*queuePair
+	clock    uint64
+	done     [512]uint64
+	index    [512]int64
+	culprits culpritSet
+	m        measured
+	narrow   bool // one queue pair, operation, size and stack
 }
 
 func newLoad() *load {
@@ -65,7 +66,7 @@ func (l *load) next() *measured {
 		if cause == WireUnsplit {
 			tid = 0
 		}
-		segments = append(segments, segment{begin: begin, end: begin + ns, cause: cause, who: who, tid: tid, cpu: 1})
+		segments = append(segments, segment{begin: begin, end: begin + ns, cause: cause, who: l.culprits.keep(who), tid: tid, cpu: 1})
 	}
 	cut(m.postEnd-m.postBegin, Submit, culprit{})
 	cut(m.done-m.postEnd, WireUnsplit, culprit{})

@@ -153,7 +153,12 @@ func (n *naming) thread(tid uint32) string {
 // culprit in words: "stress-ng (pid 312)", "virtio3-input.0 (irq 27)",
 // "NET_RX softirq", "local timer", "read", with what led to it before it. Empty
 // where nobody is to blame.
-func (n *naming) culprit(c *culprit) string { return n.chain(c.chain, n.one(c)) }
+func (n *naming) culprit(c *culprit) string {
+	if c == nil {
+		return ""
+	}
+	return n.chain(c.chain, n.one(c))
+}
 
 // one culprit without what led to it.
 func (n *naming) one(c *culprit) string {

@@ -10,7 +10,7 @@ func (a *aggregates) observe(m *measured, segments []segment) {
 	out := make([]Segment, 0, len(segments))
 	for i := range segments {
 		s := &segments[i]
-		out = append(out, Segment{Cause: s.cause, Begin: s.begin, End: s.end, Who: names.culprit(&s.who), TID: s.tid, CPU: s.cpu})
+		out = append(out, Segment{Cause: s.cause, Begin: s.begin, End: s.end, Who: names.culprit(s.who), TID: s.tid, CPU: int32(s.cpu)})
 	}
 	a.cfg.Observe(&w, out)
 }

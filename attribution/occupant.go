@@ -67,16 +67,16 @@ func (i *onTop) endedAt() uint64    { return i.end }
 
 // instead calls visit for each stretch of [begin, end] with the task that ran
 // on cpu meanwhile; nobody where the CPU idled or nothing is known.
-func (tl *timelines) instead(th *thread, cpu int32, begin, end uint64, visit func(begin, end uint64, who culprit)) {
+func (tl *timelines) instead(th *thread, cpu int32, begin, end uint64, visit func(begin, end uint64, who *culprit)) {
 	if cpu < 0 || int(cpu) >= len(tl.cpus) || tl.cpus[cpu].len() == 0 {
-		visit(begin, end, culprit{})
+		visit(begin, end, nil)
 		return
 	}
 	on := &tl.cpus[cpu]
 	seq, ok := search(on, begin, (*occupant).beganAt)
 	if !ok {
 		first := min(on.at(on.first).begin, end)
-		visit(begin, first, culprit{})
+		visit(begin, first, nil)
 		begin, seq = first, on.first
 	}
 	for ; begin < end && seq != on.next; seq++ {
@@ -85,7 +85,7 @@ func (tl *timelines) instead(th *thread, cpu int32, begin, end uint64, visit fun
 			until = min(end, on.at(seq+1).begin)
 		}
 		if until > begin {
-			visit(begin, until, on.at(seq).culprit(th.tid))
+			visit(begin, until, tl.culprits.keep(on.at(seq).culprit(th.tid)))
 			begin = until
 		}
 	}

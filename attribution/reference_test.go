@@ -258,6 +258,13 @@ func (w *refWalk) at(tid uint32, t, from uint64, wakers int) refCharge {
 	return refCharge{OwnSleep, culprit{kind: culpritSyscall, id: uint32(s.syscall)}}
 }
 
+func chargeOf(s *segment) refCharge {
+	if s.who == nil {
+		return refCharge{cause: s.cause}
+	}
+	return refCharge{s.cause, *s.who}
+}
+
 func refTask(tid uint32) culprit {
 	if tid == 0 {
 		return culprit{}
@@ -390,7 +397,7 @@ func TestCutAgainstReference(t *testing.T) {
 				default:
 					want = refCharge{cause: WireUnsplit}
 				}
-				if got := (refCharge{s.cause, s.who}); got != want {
+				if got := chargeOf(&s); got != want {
 					t.Fatalf("at %d: got %s %+v, want %s %+v\n%s", at, got.cause, got.who, want.cause, want.who, describe(m.segments, 0, 1))
 				}
 			}

@@ -103,9 +103,12 @@ func (s *sites) add(m *measured, q *queueState, p *parts) {
 	for _, cause := range p.used() {
 		at.causes[cause] += p.causes[cause]
 	}
+	if !p.blames {
+		return
+	}
 	for i := range m.segments {
-		if s := &m.segments[i]; s.who.kind != nobody {
-			at.charge(newWhoKey(s.cause, &s.who), s.end-s.begin, s.who.cgroup)
+		if s := &m.segments[i]; s.who != nil {
+			at.charge(newWhoKey(s.cause, s.who), s.end-s.begin, s.who.cgroup)
 		}
 	}
 }

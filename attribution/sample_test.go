@@ -18,7 +18,7 @@ func TestSamplesOfASite(t *testing.T) {
 		m.cut(m.postEnd, m.done, WireUnsplit)
 		m.cut(m.done, m.done+300, Preempted)
 		m.cut(m.done+300, m.reap, Preempted)
-		m.segments[2].who, m.segments[3].who = task("hog", 5), task("cron", 6)
+		m.segments[2].who, m.segments[3].who = kept(task("hog", 5)), kept(task("cron", 6))
 		a.add(&m)
 	}
 	ctx := &event.Context{Threads: []event.Thread{{TID: 10, Comm: "post"}, {TID: 11, Comm: "poll"}}}

@@ -16,9 +16,9 @@ func (w *walker) sleeps(th *thread, seq, begin, end uint64, wakers int) {
 	case w.handedOff(up, begin, until, wakers):
 		w.spans(w.tl.known(up.tid), begin, end, wakers+1)
 	default:
-		var who culprit
+		var who *culprit
 		if s.syscall >= 0 {
-			who = culprit{kind: culpritSyscall, id: uint32(s.syscall)}
+			who = w.tl.culprits.keep(culprit{kind: culpritSyscall, id: uint32(s.syscall)})
 		}
 		w.emit(begin, end, OwnSleep, who, th.tid, s.cpu)
 	}
@@ -61,20 +61,20 @@ func (w *walker) onCQ(s *span, end uint64) bool {
 func (w *walker) delivered(th *thread, cpu int32, up *wake, begin, end uint64) {
 	switch {
 	case up == nil:
-		w.emit(begin, end, Delivery, culprit{}, th.tid, cpu)
+		w.emit(begin, end, Delivery, nil, th.tid, cpu)
 	case up.interrupt != event.InterruptNone:
 		handler := min(max(begin, up.interruptBegin), end)
 		idle := handler
 		if up.idleSince != 0 {
 			idle = min(max(begin, up.idleSince), handler)
 		}
-		w.emit(begin, idle, Delivery, culprit{}, th.tid, cpu)
-		w.emit(idle, handler, Delivery, culprit{kind: culpritIdle}, th.tid, cpu)
+		w.emit(begin, idle, Delivery, nil, th.tid, cpu)
+		w.emit(idle, handler, Delivery, w.tl.culprits.keep(culprit{kind: culpritIdle}), th.tid, cpu)
 		who := interruptCulprit(up.interrupt, up.vec, [16]byte{})
 		who.chain = up.chain
-		w.emit(handler, end, Handler, who, th.tid, cpu)
+		w.emit(handler, end, Handler, w.tl.culprits.keep(who), th.tid, cpu)
 	default:
-		w.emit(begin, end, Delivery, up.culprit(), th.tid, cpu)
+		w.emit(begin, end, Delivery, w.tl.culprits.keep(up.culprit()), th.tid, cpu)
 	}
 }
 

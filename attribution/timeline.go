@@ -66,15 +66,16 @@ const (
 // timelines are the pasts of all threads of the targets, and of the CPUs on
 // which they waited.
 type timelines struct {
-	threads map[uint32]*thread
-	latest  *thread
-	cpus    []ring[occupant]
-	origin  uint64 // time of the first event
-	started bool
-	calls   waitCalls
-	gaps    ring[gap]
-	ended   []endedThread // in the order of their ends
-	need    func() uint64 // the oldest time that somebody may still ask about
+	threads  map[uint32]*thread
+	latest   *thread
+	cpus     []ring[occupant]
+	origin   uint64 // time of the first event
+	started  bool
+	calls    waitCalls
+	gaps     ring[gap]
+	culprits culpritSet
+	ended    []endedThread // in the order of their ends
+	need     func() uint64 // the oldest time that somebody may still ask about
 
 	repaired int64  // threads seen running while their timeline had them elsewhere
 	unknown  uint64 // ns asked about that are not known any more

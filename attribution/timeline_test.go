@@ -84,8 +84,8 @@ func TestWhoRanInstead(t *testing.T) {
 	tp.runs(300, 0, worker, 0)
 	e, _ := tp.play(t, Config{})
 	var got []string
-	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who culprit) {
-		got = append(got, fmt.Sprintf("%d-%d %s", begin, end, (&naming{}).culprit(&who)))
+	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who *culprit) {
+		got = append(got, fmt.Sprintf("%d-%d %s", begin, end, (&naming{}).culprit(who)))
 	})
 	if s := strings.Join(got, ", "); s != "100-200 hog2 (pid 902), 200-300 " {
 		t.Error(s)
@@ -100,8 +100,8 @@ func TestWhoRanBeforeAnInferredSwitch(t *testing.T) {
 	tp.sw(300, 0, 0, worker, event.Sched{Syscall: -1}, event.SwitchInferred)
 	e, _ := tp.play(t, Config{})
 	var got []string
-	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who culprit) {
-		got = append(got, fmt.Sprintf("%d-%d %s", begin, end, (&naming{}).culprit(&who)))
+	e.threads.instead(e.threads.known(worker), 0, 100, 300, func(begin, end uint64, who *culprit) {
+		got = append(got, fmt.Sprintf("%d-%d %s", begin, end, (&naming{}).culprit(who)))
 	})
 	if s := strings.Join(got, ", "); s != "100-300 hog (pid 900)" {
 		t.Error(s)
@@ -127,7 +127,7 @@ func TestThreadedHandler(t *testing.T) {
 		w := walker{tl: e.threads}
 		w.thread(e.threads.known(worker), stretch[0], stretch[1])
 		for _, s := range w.segments {
-			got = append(got, fmt.Sprintf("%s %d-%d %s", s.cause, s.begin, s.end, (&naming{}).culprit(&s.who)))
+			got = append(got, fmt.Sprintf("%s %d-%d %s", s.cause, s.begin, s.end, (&naming{}).culprit(s.who)))
 		}
 	}
 	want := "irq-on-top 100-200 irq/34-virtio4- (pid 903), preempted 300-400 hog (pid 900), runqueue 600-610 , runqueue 610-700 irq/34-virtio4- (pid 903)"
@@ -143,14 +143,14 @@ func TestTooManySegments(t *testing.T) {
 	for i := range uint64(most) {
 		s := segment{begin: i, end: i + 1, cause: LatePoll, tid: worker}
 		if i%2 == 0 {
-			s.cause, s.who = Preempted, culprit{kind: culpritTask, id: hog, pid: hog}
+			s.cause, s.who = Preempted, kept(culprit{kind: culpritTask, id: hog, pid: hog})
 		}
 		all = appendSegment(all, s)
 	}
 	if len(all) != maxSegments {
 		t.Fatalf("%d segments", len(all))
 	}
-	if got := all[maxSegments-1]; got.cause != CauseUndecided || got.who != (culprit{}) || got.begin != maxSegments-1 || got.end != most {
+	if got := all[maxSegments-1]; got.cause != CauseUndecided || got.who != nil || got.begin != maxSegments-1 || got.end != most {
 		t.Errorf("the last one is %+v", got)
 	}
 	if got := all[maxSegments-2]; got.cause == CauseUndecided || got.end != maxSegments-1 {

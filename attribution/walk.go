@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/rdmatrace/rdmatrace/event"
@@ -56,7 +57,7 @@ func (w *walker) span(th *thread, begin, end uint64) {
 		}
 		w.spans(th, begin, max(begin, g.begin), 0)
 		until := min(end, g.end)
-		w.emit(max(begin, g.begin), until, CauseUndecided, culprit{}, th.tid, -1)
+		w.emit(max(begin, g.begin), until, CauseUndecided, nil, th.tid, -1)
 		begin = until
 	}
 	w.spans(th, begin, end, 0)
@@ -75,7 +76,7 @@ func (w *walker) spans(th *thread, begin, end uint64, wakers int) {
 			first = min(end, spans.at(spans.first).begin)
 		}
 		w.tl.unknown += first - begin
-		w.emit(begin, first, CauseUndecided, culprit{}, th.tid, -1)
+		w.emit(begin, first, CauseUndecided, nil, th.tid, -1)
 		begin, seq = first, spans.first
 	}
 	for ; begin < end && seq != spans.next; seq++ {
@@ -94,7 +95,7 @@ func (w *walker) spans(th *thread, begin, end uint64, wakers int) {
 		case stateAsleep:
 			w.sleeps(th, seq, begin, until, wakers)
 		default:
-			w.emit(begin, until, CauseUndecided, culprit{}, th.tid, -1)
+			w.emit(begin, until, CauseUndecided, nil, th.tid, -1)
 		}
 		begin = until
 	}
@@ -103,14 +104,14 @@ func (w *walker) spans(th *thread, begin, end uint64, wakers int) {
 // runs classifies time on the CPU.
 func (w *walker) runs(begin, end uint64, tid uint32, cpu int32, wakers int) {
 	if wakers > 0 {
-		w.emit(begin, end, Handoff, culprit{}, tid, cpu)
+		w.emit(begin, end, Handoff, nil, tid, cpu)
 		return
 	}
 	submit := min(max(begin, w.submitEnd), end)
 	reap := min(max(submit, w.reapBegin), end)
-	w.emit(begin, submit, Submit, culprit{}, tid, cpu)
-	w.emit(submit, reap, w.running, culprit{}, tid, cpu)
-	w.emit(reap, end, Reap, culprit{}, tid, cpu)
+	w.emit(begin, submit, Submit, nil, tid, cpu)
+	w.emit(submit, reap, w.running, nil, tid, cpu)
+	w.emit(reap, end, Reap, nil, tid, cpu)
 }
 
 // waits classifies time off the CPU while runnable.
@@ -128,15 +129,15 @@ func (w *walker) waits(th *thread, seq, begin, end uint64) {
 	case yielded:
 		cause = Yielded
 	case throttled:
-		w.emit(begin, end, Throttled, culprit{}, th.tid, cpu)
+		w.emit(begin, end, Throttled, nil, th.tid, cpu)
 		return
 	}
-	w.tl.instead(th, cpu, begin, end, func(begin, end uint64, who culprit) {
+	w.tl.instead(th, cpu, begin, end, func(begin, end uint64, who *culprit) {
 		c := cause
 		switch {
-		case c == Yielded && who.kind == nobody:
+		case c == Yielded && who == nil:
 			c = Runqueue
-		case c == Preempted && who.handlesInterrupt():
+		case c == Preempted && who != nil && who.handlesInterrupt():
 			c = IRQOnTop
 		}
 		w.emit(begin, end, c, who, th.tid, cpu)
@@ -144,14 +145,14 @@ func (w *walker) waits(th *thread, seq, begin, end uint64) {
 }
 
 // emit appends a segment, or prolongs the last one if it is of the same kind.
-func (w *walker) emit(begin, end uint64, cause Cause, who culprit, tid uint32, cpu int32) {
+func (w *walker) emit(begin, end uint64, cause Cause, who *culprit, tid uint32, cpu int32) {
 	if begin < end { // often not: not worth a call
 		w.extend(begin, end, cause, who, tid, cpu)
 	}
 }
 
-func (w *walker) extend(begin, end uint64, cause Cause, who culprit, tid uint32, cpu int32) {
-	w.segments = appendSegment(w.segments, segment{begin, end, cause, who, tid, cpu})
+func (w *walker) extend(begin, end uint64, cause Cause, who *culprit, tid uint32, cpu int32) {
+	w.segments = appendSegment(w.segments, segment{begin, end, who, tid, int16(min(cpu, math.MaxInt16)), cause})
 }
 
 func appendSegment(segments []segment, s segment) []segment {
@@ -164,7 +165,7 @@ func appendSegment(segments []segment, s segment) []segment {
 			*last = segment{begin: last.begin, end: s.end, cause: CauseUndecided, tid: last.tid, cpu: -1}
 			return segments
 		}
-		if last.cause == s.cause && last.tid == s.tid && last.cpu == s.cpu && last.who == s.who {
+		if last.cause == s.cause && last.tid == s.tid && last.cpu == s.cpu && isSame(last.who, s.who) {
 			last.end = s.end
 			return segments
 		}
@@ -193,7 +194,7 @@ func (w *walker) overlay(th *thread, begin, end uint64) {
 			before, during := at, at
 			before.end = max(at.begin, top.begin)
 			during.begin, during.end = before.end, min(s.end, top.end)
-			during.cause, during.who = IRQOnTop, top.culprit()
+			during.cause, during.who = IRQOnTop, w.tl.culprits.keep(top.culprit())
 			w.segments = appendSegment(w.segments, before)
 			w.segments = appendSegment(w.segments, during)
 			at.begin = during.end

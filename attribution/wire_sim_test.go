@@ -186,7 +186,7 @@ func splitWith(t testing.TB, cfg Config, all []simWR) *splitRun {
 	}
 	r.agg = newAggregates(cfg, nil)
 	for i := range all {
-		r.agg.add(&all[i].m)
+		r.agg.add(fresh(&all[i].m))
 	}
 	r.report = r.agg.finish(&event.Context{}, nil)
 	for _, w := range r.wrs {
