@@ -97,9 +97,17 @@ fmt: ## format Go and C
 	gofmt -w $$(git ls-files '*.go' | grep -v _bpfel)
 	clang-format -i $$(git ls-files 'bpf/*.c' 'bpf/*.h' 'testbed/*.c' 'testbed/*.h' | grep -v bpf/headers)
 
+# go build takes the profile of cmd/rdmatrace for what is hot there; tests have to be told.
+PROFILE := cmd/rdmatrace/default.pgo
 .PHONY: bench
 bench: ## benchmarks of the pure parts
-	$(GO) test -run '^$$' -bench . ./capture/... ./attribution/... ./export/...
+	$(GO) test -run '^$$' -pgo=$(CURDIR)/$(PROFILE) -bench . ./capture/... ./attribution/... ./export/...
+
+.PHONY: profile
+profile: ## for the compiler, of the engine at work: after changes to what is hot
+	mkdir -p build
+	$(GO) test -run '^$$' -bench '^BenchmarkReplay$$' -cpu 1 -benchtime 4s -o build/export.test -cpuprofile build/export.pgo ./export
+	cp build/export.pgo $(PROFILE)
 
 .PHONY: bench-overhead
 bench-overhead: ## what observing costs, beside a bpftrace script, on the software device; as root
