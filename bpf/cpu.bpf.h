@@ -22,11 +22,22 @@ struct chain {
 
 #define SOFTIRQS 10	/* NR_SOFTIRQS */
 
+/* A softirq whose thread was switched out inside it, see softirq_leaves. */
+struct held {
+	__u32 tid;	/* 0: a free slot */
+	__u32 pad;
+	__u64 since;
+	struct interrupt_state interrupt;
+	struct chain led;
+};
+
+#define HELD 4	/* one for each CPU, but since 6.18 their lock can be left out (PREEMPT_RT_NEEDS_BH_LOCK) */
+
 struct cpu_state {
 	__u64 since;	/* the latest switch */
 	__u32 depth;	/* of interrupts */
 	__u32 waiters;	/* runnable threads of targets that do not run; other CPUs write it too */
-	__u32 entered;	/* an interrupt's begin was seen here */
+	__u32 begun;	/* bits of enum interrupt_kind: handlers that were seen to begin here */
 	__u32 pad;
 	struct interrupt_state interrupt[INTERRUPT_NEST];
 	__u64 threaded_begin;	/* the handler that asked for its thread, which is woken now; 0: none */
@@ -34,6 +45,7 @@ struct cpu_state {
 	__u32 pad2;
 	struct chain led[INTERRUPT_NEST];	/* to each of them; 0 links to a free slot */
 	struct chain raised[SOFTIRQS];		/* what raised a pending softirq first */
+	struct held held[HELD];
 };
 
 struct {
@@ -53,6 +65,12 @@ static __always_inline struct interrupt_state *interrupt_slot(struct cpu_state *
 {
 	barrier_var(i);
 	return &c->interrupt[i & (INTERRUPT_NEST - 1)];
+}
+
+static __always_inline struct held *held_slot(struct cpu_state *c, __u32 i)
+{
+	barrier_var(i);
+	return &c->held[i & (HELD - 1)];
 }
 
 static __always_inline struct cpu_state *cpu_here(void)

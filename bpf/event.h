@@ -200,7 +200,7 @@ struct waking_record {
 struct interrupt_record {
 	struct record_header h;
 	__u64 begin;
-	__u64 nested;		/* nanoseconds of interrupts nested inside, to be subtracted */
+	__u64 nested;		/* nanoseconds of it in which others ran: interrupts nested inside, threads (PREEMPT_RT); to be subtracted */
 	__u32 kind;		/* enum interrupt_kind */
 	__u32 vec;
 	__u8 name[32];		/* device line: the irqaction's name */

@@ -30,7 +30,7 @@ static __always_inline void interrupt_enter(enum interrupt_kind kind, __u32 vec)
 		count(COUNT_INTERRUPT_DEPTH);
 		return;
 	}
-	c->entered = 1;
+	c->begun |= 1U << kind;
 	c->depth = d + 1;
 	barrier();
 	s = interrupt_slot(c, d);
@@ -107,7 +107,11 @@ static __always_inline void interrupt_exit(enum interrupt_kind kind, __u32 vec, 
 		return;
 	now = bpf_ktime_get_ns();
 	if (!interrupt_pop(c, kind, vec, now, &s)) {
-		if (c->entered) /* else it began before the gate opened */
+		/*
+		 * Else it began before the gate opened: no handler interrupts one of
+		 * its own kind, but of another, so those that came since tell nothing.
+		 */
+		if (c->begun & 1U << kind)
 			count(COUNT_INTERRUPT_STRAY);
 		return;
 	}
@@ -115,6 +119,69 @@ static __always_inline void interrupt_exit(enum interrupt_kind kind, __u32 vec, 
 		return;
 	interrupt_emit(&s, now, action);
 	look_around();
+}
+
+/*
+ * PREEMPT_RT runs softirqs in threads with their per-CPU lock held, which may be
+ * switched out inside one; they come back to the same CPU (kernel/softirq.c).
+ */
+static __always_inline void softirq_leaves(struct cpu_state *c, struct task_struct *prev, __u64 now)
+{
+	struct interrupt_state *s = interrupt_slot(c, 0);
+	struct held *h;
+	__u32 i;
+
+	if (!c->depth || s->kind != INTERRUPT_SOFTIRQ || !BPF_CORE_READ(prev, softirq_disable_cnt))
+		return;
+	for (i = 0; i < HELD; i++) {
+		h = held_slot(c, i);
+		if (h->tid)
+			continue;
+		h->tid = prev->pid;
+		h->since = now;
+		h->interrupt = *s;
+		__builtin_memcpy(&h->led, &c->led[0], sizeof(h->led));
+		return;
+	}
+	count(COUNT_INTERRUPT_DEPTH);
+}
+
+static __always_inline void softirq_comes_back(struct cpu_state *c, struct task_struct *next, __u64 now)
+{
+	struct interrupt_state *s;
+	struct held *h;
+	__u32 i;
+
+	for (i = 0; i < HELD; i++) {
+		h = held_slot(c, i);
+		if (!h->tid || h->tid != (__u32)next->pid)
+			continue;
+		h->tid = 0;
+		if (!BPF_CORE_READ(next, softirq_disable_cnt))
+			return; /* its end was missed */
+		s = interrupt_slot(c, 0);
+		*s = h->interrupt;
+		s->nested += now - h->since;
+		__builtin_memcpy(&c->led[0], &h->led, sizeof(h->led));
+		c->depth = 1;
+		return;
+	}
+}
+
+/* No other handler lets another task run: what is left on the stack has lost its end. */
+static __always_inline void interrupts_switch(struct cpu_state *c, struct task_struct *prev, struct task_struct *next,
+					      __u64 now)
+{
+	bool threads = bpf_core_field_exists(prev->softirq_disable_cnt);
+	__u32 d;
+
+	if (threads)
+		softirq_leaves(c, prev, now);
+	for (d = 0; d < INTERRUPT_NEST && d < c->depth; d++)
+		interrupt_slot(c, d)->nested = 0;
+	c->depth = 0;
+	if (threads)
+		softirq_comes_back(c, next, now);
 }
 
 SEC("tp_btf/irq_handler_entry")

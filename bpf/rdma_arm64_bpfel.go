@@ -116,7 +116,7 @@ type RdmaCpuState struct {
 	Since     uint64
 	Depth     uint32
 	Waiters   uint32
-	Entered   uint32
+	Begun     uint32
 	Pad       uint32
 	Interrupt [8]struct {
 		_      structs.HostLayout
@@ -141,6 +141,26 @@ type RdmaCpuState struct {
 		Pad       uint32
 		IdleSince uint64
 		Link      [4]RdmaWakerLink
+	}
+	Held [4]struct {
+		_         structs.HostLayout
+		Tid       uint32
+		Pad       uint32
+		Since     uint64
+		Interrupt struct {
+			_      structs.HostLayout
+			Begin  uint64
+			Nested uint64
+			Kind   uint32
+			Vec    uint32
+		}
+		Led struct {
+			_         structs.HostLayout
+			N         uint32
+			Pad       uint32
+			IdleSince uint64
+			Link      [4]RdmaWakerLink
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		return;
 	now = bpf_ktime_get_ns();
 	c->since = now;
-	c->depth = 0; /* no interrupt handler switches: an end was missed */
+	interrupts_switch(c, prev, next, now);
 	waited = c->waiters > 0;
 	if (preempt) {
 		flags |= SWITCH_PREEMPT;

@@ -196,7 +196,7 @@ const (
 // Interrupt ran on top of thread TID from Begin to Event.Time.
 type Interrupt struct {
 	Begin  uint64
-	Nested uint64 // ns of interrupts nested inside it, which have events of their own
+	Nested uint64 // ns of it in which others ran: interrupts nested inside it, which have events of their own, and on PREEMPT_RT threads
 	Kind   InterruptKind
 	Vec    uint32
 	Name   [32]byte // a device line's action, NUL padded

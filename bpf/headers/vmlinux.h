@@ -111,6 +111,7 @@ struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	int softirq_disable_cnt; /* PREEMPT_RT only */
 	void *worker_private; /* of a kernel thread: its struct kthread; since 5.17 */
 	char comm[16];
 	struct css_set *cgroups;
