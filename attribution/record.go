@@ -138,6 +138,8 @@ func compareVerb(a, b *verbRecord) int {
 		cmp.Compare(a.RemoteQPN, b.RemoteQPN),
 		cmp.Compare(a.VendorErr, b.VendorErr),
 		cmp.Compare(a.WCFlags, b.WCFlags),
+		cmp.Compare(a.Entry, b.Entry),
+		cmp.Compare(a.Entries, b.Entries),
 	)
 }
 

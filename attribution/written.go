@@ -1,5 +1,7 @@
 package attribution
 
+import "github.com/rdmatrace/rdmatrace/event"
+
 // The kernel writes the CQEs of software NICs. Where it was seen to, done needs
 // no inference, once it is known which entry a completion is.
 
@@ -11,11 +13,16 @@ type writing struct {
 	status     uint32
 	opcode     uint8
 	taken      bool
+	// Where in its ring it is: at one of so many places, as event.Verb has them,
+	// but counted on from round to round.
+	at      int64
+	entries uint16
 }
 
 // writings are the entries of a completion queue that were not reaped yet.
 // Entries are reaped as they were written, so the next completion is the first
-// of them as soon as the queue was known to hold no other.
+// of them as soon as the queue was known to hold no other, or that of which the
+// completion knows the place.
 type writings struct {
 	entries ring[writing]
 	synced  bool
@@ -49,7 +56,24 @@ func (e *Engine) entryWritten(r *verbRecord) {
 	if w.entries.full() {
 		w.entries.grow()
 	}
-	w.entries.push(writing{r.time, r.End, r.WRID, r.QPNum, r.Status, r.Opcode, false})
+	w.entries.push(writing{r.time, r.End, r.WRID, r.QPNum, r.Status, r.Opcode, false, w.place(r.Entry), r.Entries})
+}
+
+// ringRound is how many places a ring has, in the units of event.Verb.Entry.
+const ringRound = 1 << 16
+
+// place counts a place on from the entry before, and drops what it is written over.
+func (w *writings) place(entry uint16) int64 {
+	n := w.entries.len()
+	if n == 0 {
+		return int64(entry)
+	}
+	last := w.entries.last().at
+	at := last + int64(int16(entry-uint16(last)))
+	for w.entries.len() > 0 && w.entries.at(w.entries.first).at+ringRound <= at {
+		w.entries.pop()
+	}
+	return at
 }
 
 // lose forgets which entry is the next.
@@ -75,19 +99,47 @@ func (w *writings) take(c *verbRecord) (it writing, ok bool) {
 	if w.since != 0 && c.Begin >= w.since {
 		w.synced = true
 	}
+	if c.flags&event.CompletionEntryValid != 0 {
+		return w.takeAt(c)
+	}
 	for seq := w.entries.first; w.synced && seq != w.entries.next && seq < w.entries.first+overtaken; seq++ {
 		p := w.entries.at(seq)
 		if p.taken || p.begin > c.time || !p.is(c) {
 			continue
 		}
-		it, p.taken = *p, true
-		for w.entries.len() > 0 && w.entries.at(w.entries.first).taken {
-			w.entries.pop()
-		}
-		return it, true
+		return w.remove(p), true
 	}
 	w.lose()
 	return it, false
+}
+
+// takeAt gives the entry at the place of a completion. All before it was reaped.
+func (w *writings) takeAt(c *verbRecord) (it writing, ok bool) {
+	w.synced = false
+	for seq := w.entries.first; seq != w.entries.next; seq++ {
+		p := w.entries.at(seq)
+		if p.taken || p.begin > c.time || !p.is(c) || c.Entry-uint16(p.at) >= p.entries {
+			continue
+		}
+		place := p.at + int64(c.Entry-uint16(p.at))
+		for s := w.entries.first; s != seq; s++ {
+			before := w.entries.at(s)
+			before.taken = before.taken || before.at+int64(before.entries) <= place
+		}
+		w.synced = true
+		return w.remove(p), true
+	}
+	return it, false
+}
+
+// remove takes one of the entries out.
+func (w *writings) remove(p *writing) writing {
+	it := *p
+	p.taken = true
+	for w.entries.len() > 0 && w.entries.at(w.entries.first).taken {
+		w.entries.pop()
+	}
+	return it
 }
 
 // is compares what is defined: the opcode of an error is not.

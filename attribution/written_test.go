@@ -31,6 +31,65 @@ func opened() *tape {
 	return t
 }
 
+const place = 1 << 14 // of a ring of four
+
+// placed makes of the two completions of entered what the path shows that
+// consumes them, which knows the places of their entries: first is that of the
+// first of them, the last and the first of the ring are right. Before, so many
+// older entries were written, whose completions were not seen. spans are at how
+// many places the two entries may be.
+func placed(tp *tape, older int, first uint16, spans ...uint16) *tape {
+	for i := range uint64(older) {
+		tp.writes((1+i)*us, (2+i)*us, 7, 0)
+	}
+	entered(tp)
+	reaped, wrote := uint16(0), 0
+	for i := range tp.events {
+		switch e := &tp.events[i]; e.Kind {
+		case event.KindCompletion:
+			e.Flags |= event.CompletionEntryValid | event.CompletionNoEmpty
+			e.Verb.Begin, e.Verb.Entry = 0, first+place*reaped
+			reaped++
+		case event.KindCQE:
+			e.Verb.Count = 2 // never none: the places alone tell
+			e.Verb.Entry, e.Verb.Entries = place*uint16(3+wrote), place
+			if wrote >= older {
+				e.Verb.Entries = place * spans[wrote-older]
+			}
+			wrote++
+		}
+	}
+	return tp
+}
+
+type placedTape struct {
+	name  string
+	tape  func() *tape
+	wants [2]uint64
+}
+
+var placedTapes = []placedTape{
+	{"by place, in a queue found", func() *tape { return placed(opened(), 0, 3*place, 1, 1) }, [2]uint64{20 * us, 22 * us}},
+	{"by place, two written together", func() *tape { return placed(opened(), 0, 3*place, 2, 1) }, [2]uint64{20 * us, 22 * us}},
+	{"by place, two at the same", func() *tape {
+		tp := placed(opened(), 0, 3*place, 2, 2)
+		for i := range tp.events {
+			if e := &tp.events[i]; e.Kind == event.KindCQE {
+				e.Verb.Entry = 3 * place // both CPUs saw the same before
+			}
+		}
+		return tp
+	}, [2]uint64{20 * us, 22 * us}},
+	{"by place, an entry's completion was not seen", func() *tape { return placed(opened(), 1, 0, 1, 1) }, [2]uint64{20 * us, 22 * us}},
+	{"by place, those of a round were not seen", func() *tape { return placed(opened(), 4, 3*place, 1, 1) }, [2]uint64{20 * us, 22 * us}},
+	{"by place, the second was never written", func() *tape { return placed(opened(), 0, 0, 1, 1) }, [2]uint64{22 * us, 0}},
+	{"by place, after a loss", func() *tape {
+		tp := placed(opened(), 0, 3*place, 1, 1)
+		tp.loss(1, 21*us, event.KindCQE, 1)
+		return tp
+	}, [2]uint64{0, 22 * us}},
+}
+
 // TestWritten: done is when the kernel wrote the entry, where it is certain
 // which one a completion is.
 func TestWritten(t *testing.T) {
@@ -88,6 +147,13 @@ func TestWritten(t *testing.T) {
 			tp.loss(1, 15*us, event.KindCQE, 1)
 			return tp
 		}, [2]uint64{20 * us, 22 * us}},
+	}
+	for _, p := range placedTapes {
+		tests = append(tests, struct {
+			name  string
+			tape  func() *tape
+			wants [2]uint64
+		}(p))
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,7 +10,7 @@
 struct cqe_call {
 	__u64 begin;
 	__u32 ahead;
-	__u32 pad;
+	__u32 produced;
 };
 
 /* Calls under way, by their entry: callers keep it on their stack. */
@@ -27,13 +27,36 @@ static __always_inline __u32 cq_owner(struct rxe_cq *cq)
 	return BPF_CORE_READ(cq, ibcq.res.task, tgid);
 }
 
-/* Entries that are visible and were not reaped. */
-static __always_inline __u32 cq_unread(struct rxe_cq *cq)
+/* The struct ibv_cq of its owner. */
+static __always_inline __u64 cq_handle(struct rxe_cq *cq)
 {
-	struct rxe_queue_buf *buf = BPF_CORE_READ(cq, queue, buf);
-	__u32 unread = BPF_CORE_READ(buf, producer_index) - BPF_CORE_READ(buf, consumer_index);
+	return BPF_CORE_READ(cq, ibcq.uobject, uevent.uobject.user_handle);
+}
 
-	return unread & BPF_CORE_READ(buf, index_mask);
+static __always_inline __u32 cq_mask(struct rxe_cq *cq)
+{
+	return BPF_CORE_READ(cq, queue, index_mask);
+}
+
+static __always_inline __u32 cq_produced(struct rxe_cq *cq)
+{
+	return BPF_CORE_READ(cq, queue, buf, producer_index);
+}
+
+/* Keeps with the CQ where its ring is: a resize gives it another. */
+static __always_inline void cq_entries(struct rxe_cq *cq)
+{
+	struct cq_state *s = cq_state_in(cq_handle(cq), cq_owner(cq));
+	struct rxe_queue *queue = BPF_CORE_READ(cq, queue);
+	__u64 buf = (__u64)BPF_CORE_READ(queue, buf);
+
+	if (!s || !buf)
+		return;
+	s->entry_shift = BPF_CORE_READ(queue, log2_elem_size);
+	s->entry_mask = BPF_CORE_READ(queue, index_mask);
+	s->consumer = buf + bpf_core_field_offset(struct rxe_queue_buf, consumer_index);
+	barrier();
+	s->entries = buf + bpf_core_field_offset(struct rxe_queue_buf, data);
 }
 
 SEC("fentry/rxe_cq_post")
@@ -44,8 +67,10 @@ int BPF_PROG(rxe_cqe_enter, struct rxe_cq *cq, void *cqe)
 
 	if (!open || !is_target(cq_owner(cq)))
 		return 0;
+	cq_entries(cq);
 	call.begin = bpf_ktime_get_ns();
-	call.ahead = cq_unread(cq);
+	call.produced = cq_produced(cq);
+	call.ahead = (call.produced - BPF_CORE_READ(cq, queue, buf, consumer_index)) & cq_mask(cq);
 	if (bpf_map_update_elem(&cqe_calls, &key, &call, BPF_ANY))
 		count_dropped(RECORD_CQE, call.begin);
 	return 0;
@@ -59,6 +84,7 @@ int BPF_PROG(rxe_cqe_exit, struct rxe_cq *cq, void *cqe, int solicited, int ret)
 	struct verbs_wc wc;	/* as librxe copies it into the ibv_wc */
 	struct cqe_record *rec;
 	struct out o;
+	__u32 mask;
 
 	called = bpf_map_lookup_elem(&cqe_calls, &key);
 	if (!called)
@@ -77,13 +103,17 @@ int BPF_PROG(rxe_cqe_exit, struct rxe_cq *cq, void *cqe, int solicited, int ret)
 		return 0;
 	header_fill(&rec->h, &o, RECORD_CQE, call.begin, 0);
 	rec->h.pid = cq_owner(cq);
-	rec->cq = BPF_CORE_READ(cq, ibcq.uobject, uevent.uobject.user_handle);
+	rec->cq = cq_handle(cq);
 	rec->end = bpf_ktime_get_ns();
 	rec->wr_id = wc.wr_id;
 	rec->qp_num = wc.qp_num;
 	rec->status = wc.status;
 	rec->opcode = wc.opcode;
 	rec->ahead = call.ahead;
+	mask = cq_mask(cq);
+	rec->entry = entry_part(call.produced & mask, mask);
+	rec->entries = entry_part((cq_produced(cq) - call.produced) & mask, mask);
+	rec->pad = 0;
 	out_submit(&o, rec);
 	return 0;
 }

@@ -89,6 +89,7 @@ struct post_end_record {
 #define COMPLETION_EX		0x8	/* by ibv_start_poll / ibv_next_poll */
 #define COMPLETION_NO_EMPTY	0x10	/* empty polls are not observed: last_empty means nothing */
 #define COMPLETION_LOST		0x20	/* the poll returned an error: this many (count) may be lost */
+#define COMPLETION_ENTRY_VALID	0x40	/* entry is the place of its entry in a ring that the kernel writes, verified */
 
 /* One work completion, when the poll that returned it returned (header.time is reap). */
 struct completion_record {
@@ -112,13 +113,15 @@ struct completion_record {
 	__u16 wqe_counter;
 	__u16 traps;		/* our probe hits in this poll */
 	__u32 empty_polls;	/* polls of this CQ that found it empty since the previous completion record */
-	__u32 pad;
+	__u16 entry;		/* in 65536ths of its ring */
+	__u16 pad;
 };
 
 /*
  * The kernel wrote a completion entry (the NIC is software): it became visible
  * between header.time and end.  header.pid is the queue's owner, tid the task
- * that the kernel wrote it on.
+ * that the kernel wrote it on.  Places are in 65536ths of the ring, so that
+ * their differences wrap as places do, whatever its size.
  */
 struct cqe_record {
 	struct record_header h;
@@ -129,6 +132,9 @@ struct cqe_record {
 	__u32 status;		/* enum ibv_wc_status */
 	__u32 opcode;		/* enum ibv_wc_opcode; undefined when status is not 0 */
 	__u32 ahead;		/* entries of the queue not yet reaped at header.time */
+	__u16 entry;		/* the first place that it may be at */
+	__u16 entries;		/* how many, if others were written meanwhile */
+	__u32 pad;
 };
 
 /* ibv_req_notify_cq. */
@@ -308,6 +314,9 @@ struct trial_hit_record {
 	__u32 index;		/* of the hit in its poll */
 	__u32 consumed;		/* the CQ's consumer index here */
 	__u32 consumed_known;
+	__u64 wr_id;		/* of an extended CQ's current completion here */
+	__u32 status;
+	__u32 pad;
 	__u64 registers[TRIAL_REGISTERS];
 	__u64 stack[TRIAL_STACK];
 	__u64 frame[TRIAL_FRAME];
@@ -321,11 +330,14 @@ struct trial_poll_record {
 	__u64 wc;
 	__u64 sp;		/* at its entry: of the return address */
 	__s32 want;
-	__s32 got;
+	__s32 got;		/* completions; negative: it failed */
 	__u32 slot;
 	__u32 hits;		/* more than were recorded, if it was many */
 	__u32 consumed;
 	__u32 consumed_known;
+	__u32 consumed_mask;	/* bits of it that count */
+	__u32 status;		/* of an extended CQ's current completion */
+	__u64 wr_id;
 };
 
 #endif

@@ -102,6 +102,11 @@ struct cq_state {
 	__u32 synced;		/* consumed is known */
 	__u32 slot;		/* of the poll function whose sites report it, + 1; 0: none do */
 	__u32 pad;
+	/* A ring that the kernel writes, see entry.bpf.h. */
+	__u64 entries;		/* its entries, in the kernel's addresses; 0: unknown, or there is none */
+	__u64 consumer;		/* u32, the consumer's index */
+	__u32 entry_shift;	/* the logarithm of an entry's size */
+	__u32 entry_mask;	/* how many there are, a power of two, less 1 */
 };
 
 struct {
@@ -111,9 +116,9 @@ struct {
 	__type(value, struct cq_state);
 } cqs SEC(".maps");
 
-static __always_inline struct cq_state *cq_state_of(__u64 cq)
+static __always_inline struct cq_state *cq_state_in(__u64 cq, __u32 pid)
 {
-	struct object_key key = { .object = cq, .pid = current_tgid() };
+	struct object_key key = { .object = cq, .pid = pid };
 	struct cq_state *s = bpf_map_lookup_elem(&cqs, &key);
 	struct cq_state none = {};
 
@@ -125,6 +130,11 @@ static __always_inline struct cq_state *cq_state_of(__u64 cq)
 	if (!s)
 		count(COUNT_CQ_STATE);
 	return s;
+}
+
+static __always_inline struct cq_state *cq_state_of(__u64 cq)
+{
+	return cq_state_in(cq, current_tgid());
 }
 
 /* The end of a 64-byte CQE, struct mlx5_cqe64 of the public mlx5dv.h; big endian. */
@@ -277,14 +287,19 @@ static __always_inline __u32 cqe_qp_num(const struct cqe_tail *tail)
 	return __builtin_bswap32(tail->sop_drop_qpn) & 0xffffff;
 }
 
-/* The time and the WQE of a completion, into its record. */
-static __always_inline void cqe_fill(struct completion_record *rec, const struct cqe_tail *tail)
+static __always_inline bool cqe_is_error(const struct cqe_tail *tail)
 {
 	__u32 opcode = tail->op_own >> 4;
 
+	return opcode == CQE_REQ_ERR || opcode == CQE_RESP_ERR;
+}
+
+/* The time and the WQE of a completion, into its record. */
+static __always_inline void cqe_fill(struct completion_record *rec, const struct cqe_tail *tail)
+{
 	rec->wqe_counter = __builtin_bswap16(tail->wqe_counter);
 	rec->h.flags |= COMPLETION_WQE_VALID;
-	if (opcode == CQE_REQ_ERR || opcode == CQE_RESP_ERR)
+	if (cqe_is_error(tail))
 		return; /* the syndrome is where the time would be */
 	rec->hw_time = __builtin_bswap64(tail->timestamp);
 	rec->h.flags |= COMPLETION_HW_TIME;

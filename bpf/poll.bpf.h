@@ -6,6 +6,11 @@
 #ifndef RDMATRACE_POLL_BPF_H
 #define RDMATRACE_POLL_BPF_H
 
+/* What came of a completion_emit. */
+#define EMIT_UNFIT	0x1	/* there was no completion, or another one's CQE */
+#define EMIT_TIMELESS	0x2	/* its CQE could not be read */
+
+#include "entry.bpf.h"
 #include "trial.bpf.h"
 
 #define POLL_MAX 256	/* completions recorded of one poll */
@@ -23,7 +28,9 @@ struct reap {
 	__u32 flags;
 	__u32 count;
 	__u32 traps;
-	__u32 pad;
+	__u16 entry;
+	__u16 pad;
+	__u64 entry_address;	/* of an entry that the kernel wrote; 0: unknown */
 	struct cqe_window cqes;
 };
 
@@ -41,11 +48,19 @@ static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct
 		r->flags |= COMPLETION_NO_EMPTY;
 		return;
 	}
-	r->last_empty = s->last_empty;
-	r->last_empty_tid = s->last_empty_tid;
+	if (s->last_empty_tid) {
+		r->last_empty = s->last_empty;
+		r->last_empty_tid = s->last_empty_tid;
+	} else {
+		r->looked = s->last_empty; /* where another function's sites take from the CQ as well */
+	}
 	r->empty_polls = s->empty_polls;
 	s->empty_polls = 0;
-	cqe_window_of(s, ctx, r->cq, r->count, &r->cqes);
+	/* Of an extended CQ nobody takes another one before ibv_end_poll. */
+	if (r->flags & COMPLETION_EX)
+		cqe_window_last(s, ctx, r->cq, &r->cqes);
+	else
+		cqe_window_of(s, ctx, r->cq, r->count, &r->cqes);
 	if (s->last_poll && r->begin > s->last_poll && r->begin - s->last_poll > late_reap_ns)
 		r->stack = site_of(ctx, &t->reap_site, PT_REGS_IP(ctx), r->time);
 }
@@ -70,9 +85,15 @@ static __always_inline struct completion_record *completion_reserve(struct out *
 	return rec;
 }
 
-/* What came of a completion_emit. */
-#define EMIT_UNFIT	0x1	/* there was no completion, or another one's CQE */
-#define EMIT_TIMELESS	0x2	/* its CQE could not be read */
+/* What the CQE tells, and the look before it, which was at just this CQE. */
+static __always_inline void cqe_time(struct completion_record *rec, const struct reap *r, const struct cqe_tail *tail)
+{
+	cqe_fill(rec, tail);
+	if (r->looked) {
+		rec->last_empty = r->looked;
+		rec->h.flags &= ~COMPLETION_NO_EMPTY;
+	}
+}
 
 /* One completion of a poll; returns EMIT_*. A global function, see post_send_one. */
 __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
@@ -89,7 +110,9 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 	rec = completion_reserve(&o, r, index);
 	if (!rec)
 		return 0;
-	if (bpf_probe_read_user(&wc, sizeof(wc), (void *)(wc_addr + index * sizeof(wc)))) {
+	if (r->flags & COMPLETION_LOST) {
+		/* nothing to read */
+	} else if (bpf_probe_read_user(&wc, sizeof(wc), (void *)(wc_addr + index * sizeof(wc)))) {
 		count(COUNT_WC_UNREADABLE);
 		rec->h.flags |= COMPLETION_UNREADABLE;
 		came = EMIT_UNFIT;
@@ -104,17 +127,19 @@ __noinline int completion_emit(const struct reap *r, __u64 wc_addr, __u32 index)
 		rec->byte_len = wc.byte_len;
 		rec->src_qp = wc.src_qp;
 		rec->wc_flags = wc.wc_flags;
-		if (!cqe_read(&r->cqes, index, &tail)) {
+		if (r->entry_address) {
+			came |= entry_check(r->entry_address, &wc);
+			if (!came) {
+				rec->entry = r->entry;
+				rec->h.flags |= COMPLETION_ENTRY_VALID;
+			}
+		} else if (!cqe_read(&r->cqes, index, &tail)) {
 			came |= EMIT_TIMELESS;
 		} else if (cqe_qp_num(&tail) != wc.qp_num) {
 			count(COUNT_CQE_UNFIT);
 			came = EMIT_UNFIT;
 		} else {
-			cqe_fill(rec, &tail);
-			if (r->looked) {
-				rec->last_empty = r->looked;
-				rec->h.flags &= ~COMPLETION_NO_EMPTY;
-			}
+			cqe_time(rec, r, &tail);
 		}
 	}
 	out_submit(&o, rec);
@@ -135,26 +160,19 @@ int poll_enter(struct pt_regs *ctx)
 	t->poll.want = PT_REGS_PARM2(ctx);
 	t->poll.wc = PT_REGS_PARM3(ctx);
 	t->poll.sp = PT_REGS_SP(ctx);
+	t->poll.ex = 0;
 	poll_mode_of(ctx, &t->poll);
 	t->poll.begin = bpf_ktime_get_ns();
 	return 0;
 }
 
-/* The poll failed: what it may have taken from the CQ is gone. */
+/* The poll failed: what it may have taken from the CQ is gone. Only that is emitted. */
 static __always_inline void poll_failed(struct reap *r, struct cq_state *s)
 {
-	struct completion_record *rec;
-	struct out o;
-
 	count(COUNT_POLL_FAILED);
 	if (s)
 		s->synced = 0;
 	r->flags |= COMPLETION_LOST;
-	r->count = 1;
-	out_open(&o);
-	rec = completion_reserve(&o, r, 0);
-	if (rec)
-		out_submit(&o, rec);
 }
 
 SEC("uretprobe")
@@ -184,21 +202,22 @@ int poll_exit(struct pt_regs *ctx)
 	t->poll.begin = 0;
 	r.time = bpf_ktime_get_ns();
 	s = cq_state_of(r.cq);
-	if (n > 0) {
-		r.count = n;
+	if (n) {
+		r.count = n > 0 ? n : 1;
 		reap_fill(&r, s, ctx, t);
+		if (n < 0)
+			poll_failed(&r, s);
 		for (i = 0; i < POLL_MAX && i < r.count; i++)
 			came |= completion_emit(&r, t->poll.wc, i);
 		if (came && s)
 			s->buf = 0; /* the queue may have been resized */
 		if (n > POLL_MAX)
 			count(COUNT_POLL_TRUNCATED);
-	} else if (n < 0) {
-		reap_fill(&r, s, ctx, t);
-		poll_failed(&r, s);
 	}
 	if (!s)
 		return 0;
+	if (s->entries)
+		poll_written(t->poll.slot);
 	if (n == 0)
 		__sync_fetch_and_add(&s->empty_polls, 1);
 	if (n >= 0 && n < t->poll.want)
@@ -223,8 +242,54 @@ int poll_ex_enter(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	t->poll.cq = PT_REGS_PARM1(ctx);
+	t->poll.want = 1;
+	t->poll.wc = 0;
+	t->poll.sp = PT_REGS_SP(ctx);
+	t->poll.ex = 1;
+	poll_mode_of(ctx, &t->poll);
 	t->poll.begin = bpf_ktime_get_ns();
 	return 0;
+}
+
+/* The current completion of an extended CQ; returns EMIT_*. A global function, see post_send_one. */
+__noinline int completion_ex_emit(const struct reap *r)
+{
+	struct verbs_cq_ex_status cur;
+	struct completion_record *rec;
+	struct cqe_tail tail;
+	int came = 0;
+	struct out o;
+
+	if (!r)
+		return 0;
+	out_open(&o);
+	rec = completion_reserve(&o, r, 0);
+	if (!rec)
+		return 0;
+	if (r->flags & COMPLETION_LOST) {
+		/* nothing to read */
+	} else if (bpf_probe_read_user(&cur, sizeof(cur), (void *)(r->cq + VERBS_CQ_EX_STATUS))) {
+		count(COUNT_WC_UNREADABLE);
+		rec->h.flags |= COMPLETION_UNREADABLE;
+		came = EMIT_UNFIT;
+	} else {
+		if (cur.status > VERBS_WC_STATUS_MAX)
+			came = EMIT_UNFIT;
+		rec->status = cur.status;
+		rec->wr_id = verbs_cq_ex_wr_id(&cur);
+		if (!cqe_read(&r->cqes, 0, &tail)) {
+			came |= EMIT_TIMELESS;
+		} else if (cqe_is_error(&tail) && !cur.status) {
+			count(COUNT_CQE_UNFIT);
+			came = EMIT_UNFIT;
+		} else {
+			rec->qp_num = cqe_qp_num(&tail);
+			rec->opcode = cqe_wc_opcode(&tail);
+			cqe_time(rec, r, &tail);
+		}
+	}
+	out_submit(&o, rec);
+	return came;
 }
 
 #define ENOENT 2
@@ -232,18 +297,22 @@ int poll_ex_enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int poll_ex_exit(struct pt_regs *ctx)
 {
-	struct completion_record *rec;
 	__s32 err = PT_REGS_RC(ctx);
 	struct reap r = {};
 	struct cq_state *s;
 	struct thread *t;
-	struct out o;
 
 	if (!open)
 		return 0;
 	t = thread_hit(ctx);
 	if (!t || !t->poll.begin)
 		return 0;
+	if (t->poll.mode == POLL_SITE && (!err || err == ENOENT)) {
+		t->poll.begin = 0;
+		return 0;
+	}
+	if (t->poll.trial)
+		trial_poll(ctx, &t->poll, !err ? 1 : err == ENOENT ? 0 : -1);
 	r.begin = t->poll.begin;
 	r.cq = t->poll.cq;
 	t->poll.begin = 0;
@@ -251,32 +320,13 @@ int poll_ex_exit(struct pt_regs *ctx)
 	r.flags = COMPLETION_EX;
 	r.traps = 2;
 	s = cq_state_of(r.cq);
-	if (err == 0) {
-		struct verbs_cq_ex_status cur;
-		struct cqe_tail tail;
-
+	if (err != ENOENT) {
 		r.count = 1;
 		reap_fill(&r, s, ctx, t);
-		out_open(&o);
-		rec = completion_reserve(&o, &r, 0);
-		if (rec) {
-			if (bpf_probe_read_user(&cur, sizeof(cur), (void *)(r.cq + VERBS_CQ_EX_STATUS))) {
-				count(COUNT_WC_UNREADABLE);
-				rec->h.flags |= COMPLETION_UNREADABLE;
-			} else {
-				rec->status = cur.status;
-				rec->wr_id = cur.wr_id_low | (__u64)cur.wr_id_high << 32;
-				if (cqe_read(&r.cqes, 0, &tail)) {
-					rec->qp_num = cqe_qp_num(&tail);
-					rec->opcode = cqe_wc_opcode(&tail);
-					cqe_fill(rec, &tail);
-				}
-			}
-			out_submit(&o, rec);
-		}
-	} else if (err != ENOENT) {
-		reap_fill(&r, s, ctx, t);
-		poll_failed(&r, s);
+		if (err)
+			poll_failed(&r, s);
+		if (completion_ex_emit(&r) && s)
+			s->buf = 0; /* the queue may have been resized */
 	}
 	if (!s)
 		return 0;

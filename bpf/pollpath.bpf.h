@@ -33,32 +33,44 @@ static __always_inline __u64 site_looked(struct cq_state *s, struct thread *t)
 	return looked > s->last_poll && looked > t->posted ? looked : 0;
 }
 
-/* The completion that the hit stands for.  When its poll began is not known. */
-static __always_inline void site_completion(struct pt_regs *ctx, struct thread *t, __u32 number,
-					    volatile struct poll_slot *slot)
+/*
+ * Notes that the current thread consumed a completion, of which *s gets the queue.
+ * When its poll began is not known.  false: the queue was not found.
+ */
+static __always_inline bool site_reap(struct pt_regs *ctx, struct thread *t, __u32 number, volatile struct poll_slot *slot,
+				      struct reap *r, struct cq_state **queue)
 {
-	struct reap r = { .flags = COMPLETION_NO_EMPTY, .count = 1, .traps = 1 };
-	__u32 slot_index = (number - 1) & (POLL_SLOTS - 1);
 	struct cq_state *s;
-	__u64 wc = 0;
-	int came;
 
-	r.time = bpf_ktime_get_ns();
-	if (!word_at(ctx, slot->cq_at, &r.cq) || !word_at(ctx, slot->wc_at, &wc)) {
+	r->time = bpf_ktime_get_ns();
+	r->flags |= COMPLETION_NO_EMPTY;
+	r->count = 1;
+	r->traps = 1;
+	if (!word_at(ctx, slot->cq_at, &r->cq)) {
 		site_unfit(number);
-		return;
+		return false;
 	}
-	s = cq_state_of(r.cq);
-	if (s) {
-		r.looked = site_looked(s, t);
-		look_from_now(t, s, r.cq, number);
-		cqe_window_last(s, ctx, r.cq, &r.cqes);
-		if (s->last_poll && r.time - s->last_poll > late_reap_ns)
-			r.stack = site_of(ctx, &t->reap_site, site_return(ctx, slot), r.time);
-		s->last_poll = r.time;
+	r->cq += slot->cq_offset;
+	*queue = s = cq_state_of(r->cq);
+	if (!s)
+		return true;
+	if (!entry_last(s, &r->entry_address, &r->entry)) {
+		r->looked = site_looked(s, t);
+		look_from_now(t, s, r->cq, number);
+		cqe_window_last(s, ctx, r->cq, &r->cqes);
 	}
-	__sync_fetch_and_add(&poll_taken[slot_index], 1);
-	came = completion_emit(&r, wc + slot->wc_offset, 0);
+	if (s->last_poll && r->time - s->last_poll > late_reap_ns)
+		r->stack = site_of(ctx, &t->reap_site, site_return(ctx, slot), r->time);
+	s->last_poll = r->time;
+	return true;
+}
+
+/* Counts a completion with what came of it. */
+static __always_inline void site_came(__u32 number, struct cq_state *s, int came)
+{
+	__u32 i = (number - 1) & (POLL_SLOTS - 1);
+
+	__sync_fetch_and_add(&poll_taken[i], 1);
 	if (!came)
 		return;
 	if (s)
@@ -66,11 +78,36 @@ static __always_inline void site_completion(struct pt_regs *ctx, struct thread *
 	if (came & EMIT_UNFIT)
 		site_unfit(number);
 	else
-		__sync_fetch_and_add(&poll_timeless[slot_index], 1);
+		__sync_fetch_and_add(&poll_timeless[i], 1);
 }
 
-SEC("uprobe")
-int poll_site(struct pt_regs *ctx)
+static __always_inline void site_completion(struct pt_regs *ctx, struct thread *t, __u32 number,
+					    volatile struct poll_slot *slot)
+{
+	struct cq_state *s = NULL;
+	struct reap r = {};
+	__u64 wc = 0;
+
+	if (!site_reap(ctx, t, number, slot, &r, &s))
+		return;
+	if (!word_at(ctx, slot->wc_at, &wc)) {
+		site_unfit(number);
+		return;
+	}
+	site_came(number, s, completion_emit(&r, wc + slot->wc_offset, 0));
+}
+
+static __always_inline void site_completion_ex(struct pt_regs *ctx, struct thread *t, __u32 number,
+					       volatile struct poll_slot *slot)
+{
+	struct reap r = { .flags = COMPLETION_EX };
+	struct cq_state *s = NULL;
+
+	if (site_reap(ctx, t, number, slot, &r, &s))
+		site_came(number, s, completion_ex_emit(&r));
+}
+
+static __always_inline int site_hit(struct pt_regs *ctx, bool ex)
 {
 	volatile struct poll_slot *slot;
 	struct thread *t;
@@ -84,11 +121,28 @@ int poll_site(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	/* What its entry decided, where that was seen, is true for all of a poll. */
-	if ((t->poll.begin ? t->poll.mode : slot->mode) == POLL_SITE)
+	if ((t->poll.begin ? t->poll.mode : slot->mode) != POLL_SITE) {
+		if (t->poll.begin && t->poll.trial && t->poll.slot == number)
+			trial_hit(ctx, &t->poll);
+	} else if (ex) {
+		site_completion_ex(ctx, t, number, slot);
+	} else {
 		site_completion(ctx, t, number, slot);
-	else if (t->poll.begin && t->poll.trial && t->poll.slot == number)
-		trial_hit(ctx, &t->poll);
+	}
 	return 0;
+}
+
+SEC("uprobe")
+int poll_site(struct pt_regs *ctx)
+{
+	return site_hit(ctx, false);
+}
+
+/* ibv_start_poll and ibv_next_poll. */
+SEC("uprobe")
+int poll_ex_site(struct pt_regs *ctx)
+{
+	return site_hit(ctx, true);
 }
 
 #endif

@@ -80,7 +80,8 @@ type RdmaCompletionRecord struct {
 	WqeCounter   uint16
 	Traps        uint16
 	EmptyPolls   uint32
-	Pad          uint32
+	Entry        uint16
+	Pad          uint16
 }
 
 type RdmaCounter uint32
@@ -189,25 +190,32 @@ type RdmaCqState struct {
 	Synced       uint32
 	Slot         uint32
 	Pad          uint32
+	Entries      uint64
+	Consumer     uint64
+	EntryShift   uint32
+	EntryMask    uint32
 }
 
 type RdmaCqeCall struct {
-	_     structs.HostLayout
-	Begin uint64
-	Ahead uint32
-	Pad   uint32
+	_        structs.HostLayout
+	Begin    uint64
+	Ahead    uint32
+	Produced uint32
 }
 
 type RdmaCqeRecord struct {
-	_      structs.HostLayout
-	H      RdmaRecordHeader
-	Cq     uint64
-	End    uint64
-	WrId   uint64
-	QpNum  uint32
-	Status uint32
-	Opcode uint32
-	Ahead  uint32
+	_       structs.HostLayout
+	H       RdmaRecordHeader
+	Cq      uint64
+	End     uint64
+	WrId    uint64
+	QpNum   uint32
+	Status  uint32
+	Opcode  uint32
+	Ahead   uint32
+	Entry   uint16
+	Entries uint16
+	Pad     uint32
 }
 
 type RdmaDeviceContextRecord struct {
@@ -287,9 +295,11 @@ type RdmaPollSlot struct {
 	Mode     uint32
 	Trials   uint32
 	CqAt     uint32
+	CqOffset int32
 	WcAt     uint32
 	WcOffset int32
 	ReturnAt int32
+	Pad      uint32
 }
 
 type RdmaPostEndRecord struct {
@@ -473,7 +483,8 @@ type RdmaThread struct {
 		Slot  uint8
 		Mode  uint8
 		Trial uint8
-		Pad   [5]uint8
+		Ex    uint8
+		Pad   [4]uint8
 	}
 	Create struct {
 		_      structs.HostLayout
@@ -555,6 +566,9 @@ type RdmaTrialHitRecord struct {
 	Index         uint32
 	Consumed      uint32
 	ConsumedKnown uint32
+	WrId          uint64
+	Status        uint32
+	Pad           uint32
 	Registers     [16]uint64
 	Stack         [24]uint64
 	Frame         [24]uint64
@@ -573,6 +587,9 @@ type RdmaTrialPollRecord struct {
 	Hits          uint32
 	Consumed      uint32
 	ConsumedKnown uint32
+	ConsumedMask  uint32
+	Status        uint32
+	WrId          uint64
 }
 
 type RdmaWakerLink struct {
@@ -673,6 +690,7 @@ const (
 	RdmaProgPollEnter          = "poll_enter"
 	RdmaProgPollExEnter        = "poll_ex_enter"
 	RdmaProgPollExExit         = "poll_ex_exit"
+	RdmaProgPollExSite         = "poll_ex_site"
 	RdmaProgPollExit           = "poll_exit"
 	RdmaProgPollSite           = "poll_site"
 	RdmaProgPollsFound         = "polls_found"
@@ -790,6 +808,7 @@ type RdmaProgramSpecs struct {
 	PollEnter          *ebpf.ProgramSpec `ebpf:"poll_enter"`
 	PollExEnter        *ebpf.ProgramSpec `ebpf:"poll_ex_enter"`
 	PollExExit         *ebpf.ProgramSpec `ebpf:"poll_ex_exit"`
+	PollExSite         *ebpf.ProgramSpec `ebpf:"poll_ex_site"`
 	PollExit           *ebpf.ProgramSpec `ebpf:"poll_exit"`
 	PollSite           *ebpf.ProgramSpec `ebpf:"poll_site"`
 	PollsFound         *ebpf.ProgramSpec `ebpf:"polls_found"`
@@ -971,6 +990,7 @@ type RdmaPrograms struct {
 	PollEnter          *ebpf.Program `ebpf:"poll_enter"`
 	PollExEnter        *ebpf.Program `ebpf:"poll_ex_enter"`
 	PollExExit         *ebpf.Program `ebpf:"poll_ex_exit"`
+	PollExSite         *ebpf.Program `ebpf:"poll_ex_site"`
 	PollExit           *ebpf.Program `ebpf:"poll_exit"`
 	PollSite           *ebpf.Program `ebpf:"poll_site"`
 	PollsFound         *ebpf.Program `ebpf:"polls_found"`
@@ -1024,6 +1044,7 @@ func (p *RdmaPrograms) Close() error {
 		p.PollEnter,
 		p.PollExEnter,
 		p.PollExExit,
+		p.PollExSite,
 		p.PollExit,
 		p.PollSite,
 		p.PollsFound,

@@ -76,7 +76,8 @@ struct poll_state {
 	__u8 slot;	/* of the poll function, + 1 */
 	__u8 mode;	/* enum poll_mode as it was at the entry */
 	__u8 trial;	/* it is part of a trial */
-	__u8 pad[5];
+	__u8 ex;	/* its completion is the current one of an extended CQ */
+	__u8 pad[4];
 };
 
 /* Arguments of a control function, until it returns. */

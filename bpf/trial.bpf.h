@@ -23,14 +23,20 @@ struct poll_slot {
 	__u32 mode;
 	__u32 trials;		/* polls that may be recorded, since the start */
 	__u32 cq_at;		/* index into the words of a trial_hit_record */
+	__s32 cq_offset;
 	__u32 wc_at;
 	__s32 wc_offset;
 	__s32 return_at;	/* the return address is at the stack pointer + this; 0: unknown */
+	__u32 pad;
 };
 
 volatile struct poll_slot poll_slots[POLL_SLOTS];
+/* What is known of a poll function. */
+#define SEEN_CALLED	0x1
+#define SEEN_WRITTEN	0x2	/* of a queue whose entries the kernel was seen to write */
+
 /*
- * Written here: whether it was ever called; the polls recorded; completions taken
+ * Written here: SEEN_*; the polls recorded; completions taken
  * at its sites, hits that were none, and completions whose CQE could not be read;
  * looks at the queues that it reports, see look.bpf.h.
  */
@@ -70,9 +76,43 @@ static __always_inline void poll_mode_of(struct pt_regs *ctx, struct poll_state 
 	if (!slot)
 		return;
 	if (!poll_seen[i])
-		poll_seen[i] = 1;
+		poll_seen[i] = SEEN_CALLED;
 	p->mode = slot->mode;
 	p->trial = p->mode == POLL_TRY && poll_trials[i] < slot->trials;
+}
+
+static __always_inline void poll_written(__u32 number)
+{
+	__u32 i = (number - 1) & (POLL_SLOTS - 1);
+
+	if (number && !(poll_seen[i] & SEEN_WRITTEN))
+		poll_seen[i] = SEEN_CALLED | SEEN_WRITTEN;
+}
+
+/* The consumer's index of a CQ, and which of its bits count. */
+static __always_inline bool trial_consumed(struct pt_regs *ctx, __u64 cq, __u32 *consumed, __u32 *mask)
+{
+	struct cq_state *s;
+
+	*mask = ~0;
+	if (cq_consumed(cq_layout(ctx), cq, consumed))
+		return true;
+	s = cq_state_of(cq);
+	if (!entries_consumed(s, consumed))
+		return false;
+	*mask = s->entry_mask;
+	return true;
+}
+
+/* What an extended CQ says of its current completion; 0 of others. */
+static __always_inline void trial_current(struct poll_state *p, __u64 *wr_id, __u32 *status)
+{
+	struct verbs_cq_ex_status cur = {};
+
+	if (p->ex && bpf_probe_read_user(&cur, sizeof(cur), (void *)(p->cq + VERBS_CQ_EX_STATUS)))
+		count(COUNT_WC_UNREADABLE);
+	*wr_id = verbs_cq_ex_wr_id(&cur);
+	*status = cur.status;
 }
 
 /* A poll that is tried returned n. */
@@ -100,7 +140,8 @@ static __always_inline void trial_poll(struct pt_regs *ctx, struct poll_state *p
 	rec->slot = p->slot - 1;
 	rec->hits = p->hits;
 	rec->consumed = 0;
-	rec->consumed_known = cq_consumed(cq_layout(ctx), p->cq, &rec->consumed);
+	rec->consumed_known = trial_consumed(ctx, p->cq, &rec->consumed, &rec->consumed_mask);
+	trial_current(p, &rec->wr_id, &rec->status);
 	out_submit(&o, rec);
 }
 
@@ -114,8 +155,8 @@ static __always_inline void trial_poll(struct pt_regs *ctx, struct poll_state *p
 
 static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
 {
+	__u32 index = p->hits++, mask;
 	struct trial_hit_record *rec;
-	__u32 index = p->hits++;
 	__u64 now;
 	struct out o;
 
@@ -131,7 +172,8 @@ static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
 	rec->begin = p->begin;
 	rec->slot = p->slot - 1;
 	rec->index = index;
-	rec->consumed_known = cq_consumed(cq_layout(ctx), p->cq, &rec->consumed);
+	rec->consumed_known = trial_consumed(ctx, p->cq, &rec->consumed, &mask);
+	trial_current(p, &rec->wr_id, &rec->status);
 #define TRIAL_COPY(i, reg) rec->registers[i] = ctx->reg;
 	TRIAL_EACH_REGISTER(TRIAL_COPY)
 	/* Where these fail the words stay 0: nothing is learned from them. */

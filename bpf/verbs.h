@@ -105,6 +105,11 @@ struct verbs_cq_ex_status {
 	__u32 wr_id_high;
 };
 
+static inline __u64 verbs_cq_ex_wr_id(const struct verbs_cq_ex_status *s)
+{
+	return s->wr_id_low | (__u64)s->wr_id_high << 32;
+}
+
 /* struct ibv_qp_init_attr; ibv_qp_init_attr_ex begins the same. */
 struct verbs_qp_init_attr {
 	__u64 qp_context;

@@ -183,6 +183,8 @@ func (f *fields) verb(e, prev *event.Event) {
 		guess = e.Time
 	}
 	field(f, &v.End, guess)
+	field(f, &v.Entry, p.Entry+p.Entries)
+	field(f, &v.Entries, p.Entries)
 }
 
 func (f *fields) sched(e, prev *event.Event) bool {

@@ -33,7 +33,7 @@ const (
 	KindLoss
 	// KindCQE: the kernel wrote a completion entry, as the NIC is software. PID
 	// owns the queue; TID is the task it was written on. In Verb: CQ, QPNum, WRID,
-	// Status, Opcode, End and Count.
+	// Status, Opcode, End, Count, Entry and Entries.
 	KindCQE
 	// KindPause: posts and polls are not observed from here on (PauseBegin), or
 	// again (PauseEnd). All else is, all the time.
@@ -81,6 +81,7 @@ const (
 	CompletionEx                     // by ibv_start_poll / ibv_next_poll
 	CompletionNoEmpty                // empty polls are not observed: LastEmpty means nothing
 	CompletionLost                   // the poll failed: Count completions may be lost
+	CompletionEntryValid             // Entry is where the kernel wrote this completion's entry, verified
 )
 
 // Verb is the data-path part: KindWR, KindPostEnd, KindCompletion, KindArm, KindCQE.
@@ -116,7 +117,12 @@ type Verb struct {
 	NumSGE     uint16
 	WQE        uint16 // 16-bit index of the WQE: of the post, or the CQE's wqe_counter
 	Traps      uint16 // our probe hits inside the call or poll
-	Opcode     uint8  // enum ibv_wr_opcode (KindWR) or ibv_wc_opcode (KindCompletion)
+	// Entry is the place of a completion's entry in a ring that the kernel writes,
+	// of a KindCQE the first of the Entries that it may be at: others were written
+	// meanwhile where that is more than one place. In 65536ths of the ring, so
+	// that differences wrap as places do, whatever its size.
+	Entry, Entries uint16
+	Opcode         uint8 // enum ibv_wr_opcode (KindWR) or ibv_wc_opcode (KindCompletion)
 }
 
 // Flags of KindPause.

@@ -313,7 +313,7 @@ func byTurn(x, y *batch) int { return cmp.Compare(x.turn(), y.turn()) }
 // entry was seen has to hit the site that is tried.
 func (b *batch) turn() int {
 	switch {
-	case b.ret, b.program == bpf.RdmaProgPollSite:
+	case b.ret, b.slot != nil && b.program == b.slot.site():
 		return 0
 	case b.program == bpf.RdmaProgBuildStart:
 		return 2
@@ -422,7 +422,7 @@ func (a *attacher) report(batches []*batch, err error) {
 				p.Kind = "uretprobe"
 			}
 			if err != nil {
-				p.Error = strings.ToValidUTF8(err.Error(), "\uFFFD")
+				p.Error = probeError(err)
 			}
 			r := siteReport{a.key(b, s), p, []uint32{s.number}, s.stepped}
 			i := slices.IndexFunc(a.probes, func(o siteReport) bool { return o.key == r.key })
@@ -435,6 +435,9 @@ func (a *attacher) report(batches []*batch, err error) {
 		}
 	}
 }
+
+// probeError is what is said of a probe that could not be placed.
+func probeError(err error) string { return strings.ToValidUTF8(err.Error(), "\uFFFD") }
 
 func (s site) name() string {
 	if s.fn.Verb == locate.VerbNone {

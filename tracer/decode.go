@@ -120,7 +120,7 @@ func decodeCompletion(raw []byte, e *event.Event) bool {
 		CQ: r.Cq, WRID: r.WrId, Stack: r.Stack, Begin: r.Begin, LastEmpty: r.LastEmpty, LastEmptyTID: r.LastEmptyTid,
 		HWTime: r.HwTime, QPNum: r.QpNum, Bytes: r.ByteLen, RemoteQPN: r.SrcQp, Status: r.Status, VendorErr: r.VendorErr,
 		WCFlags: r.WcFlags, EmptyPolls: r.EmptyPolls, Index: r.Index, Count: r.Count, WQE: r.WqeCounter,
-		Traps: r.Traps, Opcode: uint8(r.Opcode),
+		Traps: r.Traps, Opcode: uint8(r.Opcode), Entry: r.Entry,
 	}
 	return true
 }
@@ -140,7 +140,7 @@ func decodeCQE(raw []byte, e *event.Event) bool {
 		return false
 	}
 	e.Verb = event.Verb{CQ: r.Cq, End: r.End, WRID: r.WrId, QPNum: r.QpNum, Status: r.Status, Opcode: uint8(r.Opcode),
-		Count: clamp16(r.Ahead)}
+		Count: clamp16(r.Ahead), Entry: r.Entry, Entries: r.Entries}
 	return true
 }
 

@@ -32,6 +32,8 @@ type kernel struct {
 	// paused: the probes of posts and polls are out, those too that are found meanwhile.
 	// The follower's goroutine alone pauses and, once it runs, attaches.
 	paused bool
+	// written: the writing of completion entries by the kernel is observed.
+	written bool
 	// keepEmpty: polls are observed at entry and return, also empty ones.
 	keepEmpty bool
 }
@@ -164,6 +166,9 @@ var moduleOf = map[string]string{
 	bpf.RdmaProgRxeCqeEnter: "rdma_rxe",
 	bpf.RdmaProgRxeCqeExit:  "rdma_rxe",
 }
+
+// rxeWrites is the function of soft-RoCE that writes completion entries.
+const rxeWrites = "rxe_cq_post"
 
 // tracepointArgs counts the arguments of a tracepoint's prototype; 0: the
 // kernel has no such tracepoint. The first is the tracepoint's private data.

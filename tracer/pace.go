@@ -284,7 +284,8 @@ func (f *follower) tell(what uint32) {
 // dataPrograms are those that posts and polls run into.
 var dataPrograms = []string{
 	bpf.RdmaProgPostSendEnter, bpf.RdmaProgPostRecvEnter, bpf.RdmaProgPostExit,
-	bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit, bpf.RdmaProgPollExEnter, bpf.RdmaProgPollExExit, bpf.RdmaProgPollSite,
+	bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit, bpf.RdmaProgPollExEnter, bpf.RdmaProgPollExExit,
+	bpf.RdmaProgPollSite, bpf.RdmaProgPollExSite,
 	bpf.RdmaProgReqNotifyEnter,
 	bpf.RdmaProgBuildStart, bpf.RdmaProgBuildWr, bpf.RdmaProgBuildData, bpf.RdmaProgBuildUdAddr,
 	bpf.RdmaProgBuildCompleteEnter, bpf.RdmaProgBuildCompleteExit, bpf.RdmaProgBuildAbort,

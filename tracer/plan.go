@@ -55,6 +55,7 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{Kernel: programs}
+	written := slices.Contains(programs, rxeWrites)
 	trap, err := calibrate.Run(ctx)
 	if err != nil {
 		p.Notes = append(p.Notes, "the cost of probes is unknown: "+err.Error())
@@ -62,7 +63,7 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 	for _, tg := range targets.list() {
 		t := TargetPlan{PID: tg.pid}
 		for lib, fns := range byLibrary(inUse(tg.snap)) {
-			probes, err := planLibrary(lib, fns, trap, cfg.EmptyPolls)
+			probes, err := planLibrary(lib, fns, trap, cfg.EmptyPolls, written)
 			if err != nil {
 				return nil, errors.Join(err, targets.close())
 			}
@@ -75,7 +76,7 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 	return p, targets.close()
 }
 
-func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Result, emptyPolls bool) ([]PlannedProbe, error) {
+func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Result, emptyPolls, written bool) ([]PlannedProbe, error) {
 	file, err := os.Open(lib.Open)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", lib.Path, err)
@@ -86,7 +87,7 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 		probe := verbProbes[fn.Verb]
 		p := PlannedProbe{Verb: fn.Verb.String(), Library: lib.Path, Found: fn.Source}
 		if !emptyPolls {
-			p.Found += untilLearned(lib, fn)
+			p.Found += untilLearned(lib, fn, written)
 		}
 		p.Found += untilProven(lib, fn)
 		cost := trap.Stepped
@@ -111,15 +112,21 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 
 // untilLearned says of a poll function's entry and return that they are taken out
 // once the path that consumes completions is known, and which that seems to be.
-func untilLearned(lib *locate.Library, fn locate.Function) string {
-	if fn.Verb != locate.PollCQ || lib.Role&locate.RoleMLX5 == 0 {
+// Of others than libmlx5's the kernel has to write the entries, and to be seen at that.
+func untilLearned(lib *locate.Library, fn locate.Function, written bool) string {
+	mlx5 := lib.Role&locate.RoleMLX5 != 0
+	if siteProgram[fn.Verb] == "" || !mlx5 && !written {
 		return ""
 	}
 	paths, err := findPaths(lib, fn)
 	if err != nil {
 		return "; stays: " + err.Error()
 	}
-	return "; taken out once completions are seen at the " + paths[0].Why
+	out := "; taken out once completions are seen at the " + paths[0].Why
+	if !mlx5 {
+		out += ", if the kernel writes their entries"
+	}
+	return out
 }
 
 // untilProven says of a builder's setters that they are taken out.

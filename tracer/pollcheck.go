@@ -48,8 +48,9 @@ func (k *kernel) siteCounts(s *pollSlot) (c siteCounts, err error) {
 
 // siteWatch is how the sites of a poll function do.
 type siteWatch struct {
-	last  siteCounts
-	blind int // checks in a row with too few looks
+	written bool // the kernel was seen to write the entries
+	last    siteCounts
+	blind   int // checks in a row with too few looks
 }
 
 // look takes the counts of a check, and says why polls have to be observed at
@@ -58,11 +59,12 @@ type siteWatch struct {
 // The sites report no empty polls. What takes their place is the time in the
 // completion's entry, and to align the device's clock, which wrote it, looks at
 // the queue whenever its threads are interrupted. Where one of them is missing
-// nothing tells wire from a late poll.
+// nothing tells wire from a late poll. Where the kernel writes the entries their
+// times are known: they are read to check that the hits are their completions.
 func (w *siteWatch) look(now siteCounts) error {
 	taken, looks := now.taken-w.last.taken, now.looks-w.last.looks
 	w.last = now
-	if looks >= fewLooks || looks >= taken {
+	if w.written || looks >= fewLooks || looks >= taken {
 		w.blind = 0
 	} else {
 		w.blind++
@@ -71,12 +73,19 @@ func (w *siteWatch) look(now siteCounts) error {
 	case now.unfit > 0:
 		return fmt.Errorf("%d hits on the path that had been learned were no completions; some may have been missed", now.unfit)
 	case now.timeless >= fewTimeless && now.timeless >= now.taken/timelessShare:
-		return fmt.Errorf("the entries of %d of %d completions could not be read, which have the times that take the place of empty polls",
-			now.timeless, now.taken)
+		return fmt.Errorf("the entries of %d of %d completions could not be read, %s", now.timeless, now.taken, w.use())
 	case w.blind >= blindChecks:
 		return errors.New("its threads are hardly ever interrupted, so that nothing else shows when a completion was not there yet")
 	}
 	return nil
+}
+
+// use is what entries are read for.
+func (w *siteWatch) use() string {
+	if w.written {
+		return "which show that it consumes them there"
+	}
+	return "which have the times that take the place of empty polls"
 }
 
 // checkSites goes back to entry and return if the sites alone don't do.
@@ -90,8 +99,13 @@ func (f *follower) checkSites(s *pollSlot) error {
 		f.stepLater(s, sitesCheck)
 		return nil
 	}
+	return f.observeWhole(s, why)
+}
+
+// observeWhole puts a poll function's entry and return back for good.
+func (f *follower) observeWhole(s *pollSlot, why error) error {
 	f.kernel.polls.unlearn(s)
-	s.attach.forget(s, bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit)
+	s.attach.forget(s, s.enter(), s.exit())
 	if _, err := s.attach.attach(locate.Functions{s.fn}); err != nil {
 		return err // the sites are better than nothing
 	}

@@ -3,7 +3,6 @@ package tracer
 import (
 	"fmt"
 
-	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
@@ -22,7 +21,7 @@ func (tg *target) pollNotes() []string {
 		switch {
 		case s.state >= pollLearned && s.state <= pollSites:
 			out = append(out, fmt.Sprintf("empty polls cost nothing in %s: completions are seen where it consumes them", name))
-		case s.state == pollKept || tg.attach.hits(s, bpf.RdmaProgPollEnter) >= manyPolls:
+		case s.state == pollKept || tg.attach.hits(s, s.enter()) >= manyPolls:
 			out = append(out, fmt.Sprintf("empty polls cost two traps each in %s: %s", name, why))
 		}
 	}
@@ -38,6 +37,8 @@ func (s *pollSlot) whyObserved() string {
 		return "too few completions came to learn the path that consumes them"
 	case s.state == pollAligning:
 		return "so short a trace needs them to align the device's clock"
+	case s.state == pollUnused && s.library.Role&locate.RoleMLX5 == 0:
+		return "the kernel was not seen to write the entries of its completions, the times are told by them alone"
 	case s.library.Role&locate.RoleMLX5 == 0:
 		return "the times at which its completions came are told by them alone"
 	}
@@ -62,7 +63,7 @@ func (s *pollSlot) owns(key siteKey) bool {
 // resource says in the list of probes where the sites of a slot come from.
 func (a *attacher) resource(s *pollSlot, source string) {
 	for i := range a.probes {
-		if r := &a.probes[i]; r.key.program == bpf.RdmaProgPollSite && s.owns(r.key) {
+		if r := &a.probes[i]; r.key.program == s.site() && s.owns(r.key) {
 			r.probe.Source = source
 		}
 	}
@@ -72,7 +73,7 @@ func (a *attacher) resource(s *pollSlot, source string) {
 func (a *attacher) outdated(s *pollSlot) {
 	for i := range a.probes {
 		r := &a.probes[i]
-		if s.owns(r.key) && (r.key.program == bpf.RdmaProgPollEnter || r.key.program == bpf.RdmaProgPollExit) {
+		if s.owns(r.key) && (r.key.program == s.enter() || r.key.program == s.exit()) {
 			r.probe.Source = s.fn.Source + "; taken out when the path was learned"
 		}
 	}

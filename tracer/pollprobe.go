@@ -27,11 +27,12 @@ const (
 )
 
 // tryPolls begins with the poll functions of a process that are ready for it:
-// those of libraries whose completion entries, and so their times, are found.
+// those of libraries whose completion entries, and so their times, are found,
+// and those of others, where it can be seen when the kernel writes entries.
 func (f *follower) tryPolls(tg *target) error {
 	var errs []error
 	for _, s := range tg.attach.polls {
-		if cq, _ := f.kernel.layouts.ready(s.library); !cq || s.state != pollIdle || s.links[bpf.RdmaProgPollEnter] == nil {
+		if s.state != pollIdle || s.links[s.enter()] == nil || !f.kernel.times(s.library) {
 			continue
 		}
 		s.state = pollUnused
@@ -40,14 +41,26 @@ func (f *follower) tryPolls(tg *target) error {
 	return errors.Join(errs...)
 }
 
+// times says whether something else than empty polls may tell when a library's
+// completions were done.
+func (k *kernel) times(lib *locate.Library) bool {
+	if lib.Role&locate.RoleMLX5 == 0 {
+		return k.written
+	}
+	cq, _ := k.layouts.ready(lib)
+	return cq
+}
+
 // beginPoll begins with a function that the process has called: a library has
-// several, of which one is in use.
+// several, of which one is in use. If it is not libmlx5's, the kernel has to be
+// seen to write the entries of its queues.
 func (f *follower) beginPoll(s *pollSlot) error {
-	called, err := f.kernel.pollCount(bpf.RdmaVarPollSeen, s)
+	seen, err := f.kernel.pollCount(bpf.RdmaVarPollSeen, s)
 	if err != nil {
 		return err
 	}
-	if called == 0 {
+	mlx5 := s.library.Role&locate.RoleMLX5 != 0
+	if s.written = !mlx5 && seen&seenWritten != 0; !s.written && !(mlx5 && seen&seenCalled != 0) {
 		f.retry(s)
 		return nil
 	}
@@ -73,7 +86,11 @@ func findPaths(lib *locate.Library, fn locate.Function) ([]pollpath.Candidate, e
 		return nil, fmt.Errorf("read the code of %s: %w", lib.Path, err)
 	}
 	defer file.Close()
-	return pollpath.Find(machine, func(addr uint64, n int) []byte {
+	find := pollpath.Find
+	if fn.Verb != locate.PollCQ {
+		find = pollpath.FindCurrent
+	}
+	return find(machine, func(addr uint64, n int) []byte {
 		for _, p := range file.Progs {
 			if p.Type != elf.PT_LOAD || addr < p.Vaddr || addr >= p.Vaddr+p.Filesz {
 				continue
@@ -85,7 +102,7 @@ func findPaths(lib *locate.Library, fn locate.Function) ([]pollpath.Candidate, e
 			return b
 		}
 		return nil
-	}, fn.Vaddr)
+	}, fn.Vaddr, fn.Size)
 }
 
 // tryNext tries the next candidate, if there is one.
@@ -132,7 +149,7 @@ func (f *follower) attachSites(s *pollSlot, how string) error {
 	c := s.candidate()
 	fn := s.fn
 	fn.Source = fmt.Sprintf("success path: %s, %s", c.Why, how)
-	b := &batch{library: s.library, program: bpf.RdmaProgPollSite, slot: s}
+	b := &batch{library: s.library, program: s.site(), slot: s}
 	for _, addr := range c.Sites {
 		// Code and its file differ by the same distance in all of one function.
 		at := fn
@@ -161,8 +178,8 @@ func (f *follower) takeOut(s *pollSlot, program string) error {
 
 // takeSitesOut removes the candidate's sites.
 func (f *follower) takeSitesOut(s *pollSlot) error {
-	err := errors.Join(f.kernel.setPollMode(s, bpf.RdmaPollModePOLL_RETURN), f.takeOut(s, bpf.RdmaProgPollSite))
-	s.attach.forget(s, bpf.RdmaProgPollSite)
+	err := errors.Join(f.kernel.setPollMode(s, bpf.RdmaPollModePOLL_RETURN), f.takeOut(s, s.site()))
+	s.attach.forget(s, s.site())
 	return err
 }
 
@@ -191,7 +208,7 @@ func (s *pollSlot) hasSite(offset uint64) bool {
 func (f *follower) keepPoll(s *pollSlot, why error) error {
 	s.state, s.why = pollKept, why.Error()
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "kept at entry and return", s.why)
-	if !s.attach.has(s, bpf.RdmaProgPollSite) {
+	if !s.attach.has(s, s.site()) {
 		return nil
 	}
 	return f.takeSitesOut(s)
@@ -227,7 +244,7 @@ func (f *follower) stepPoll(s *pollSlot, what changeKind) error {
 // judge looks at what the trial has shown so far.
 func (f *follower) judge(s *pollSlot) error {
 	s.mu.Lock()
-	path, err := s.trial.learn(s.candidate())
+	path, err := s.trial.learn(s.candidate(), s.current())
 	polls := len(s.trial.calls)
 	if err == nil || !errors.Is(err, pollpath.ErrMoreTraffic) {
 		s.trial.active = false
@@ -253,11 +270,16 @@ func (f *follower) judge(s *pollSlot) error {
 	return f.tryNext(s)
 }
 
-// align leaves entry and return in for a while, now that the path is known. In a
-// pause they are out, and it waits for the end of that.
+// align leaves entry and return in for a while, now that the path is known, if
+// it is a device's clock that tells when completions were done. In a pause they
+// are out, and it waits for the end of that.
 func (f *follower) align(s *pollSlot, path pollPath) error {
 	s.path, s.state = path, pollAligning
-	f.stepLater(s, alignTime)
+	delay := alignTime
+	if s.written {
+		delay = 0
+	}
+	f.stepLater(s, delay)
 	return nil
 }
 
@@ -266,9 +288,10 @@ func (f *follower) switchPoll(s *pollSlot) error {
 	path := &s.path
 	s.state, s.delay = pollLearned, 0
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "path", path.candidate.Why,
-		"cq", path.learned.CQ, "wc", path.learned.WC, "offset", path.learned.WCOffset, "completions", path.completions)
+		"cq", path.learned.CQ, "cq offset", path.learned.CQOffset, "wc", path.learned.WC, "offset", path.learned.WCOffset, "completions", path.completions)
 	where := func(e *bpf.RdmaPollSlot) {
 		e.CqAt, e.WcAt = uint32(path.learned.CQ), uint32(path.learned.WC)
+		e.CqOffset = int32(path.learned.CQOffset)
 		e.WcOffset, e.ReturnAt = int32(path.learned.WCOffset), path.returnAt
 	}
 	// First where, then that: the programs read while this is written.
@@ -296,15 +319,16 @@ func (f *follower) closeReturn(s *pollSlot) error {
 		// Once it is out no entry program runs: one that had read the old mode
 		// before it changed has left its mark by then.
 		s.state = pollClosing
-		if err := f.takeOut(s, bpf.RdmaProgPollEnter); err != nil {
+		if err := f.takeOut(s, s.enter()); err != nil {
 			return err
 		}
 		return f.closeReturn(s)
 	}
 	s.state = pollSites
+	s.watch.written = s.written
 	s.attach.outdated(s)
 	f.stepLater(s, sitesCheck)
-	if err := f.takeOut(s, bpf.RdmaProgPollExit); err != nil {
+	if err := f.takeOut(s, s.exit()); err != nil {
 		return err
 	}
 	f.log().Debug("poll path", "pid", s.attach.pid, "library", s.library.Path, "entry", s.fn.Vaddr, "empty polls", "cost nothing")

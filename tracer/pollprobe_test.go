@@ -28,6 +28,7 @@ func TestEmptyPolls(t *testing.T) {
 		{slowLatency, true, []string{"ib_send_lat", "-n", "5000000"}},
 		{slowBandwidth, false, []string{"ib_write_bw", "-n", "5000000", "-s", "1024"}},
 		{slowLatency, false, []string{"ibv_rc_pingpong", "-n", "100000000"}},
+		{slowLatency, false, []string{"ibv_rc_pingpong", "-t", "-n", "100000000"}}, // of an extended CQ
 	} {
 		t.Run(fmt.Sprintf("%s single=%v", strings.Join(c.argv, " "), c.single), func(t *testing.T) {
 			d := startDevice(t, c.device...)
@@ -64,7 +65,7 @@ func recordSwitch(t *testing.T, cfg Config) *recording {
 		t.Fatal(err)
 	}
 	runs := func() (n uint64) {
-		for _, name := range []string{bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit} {
+		for _, name := range []string{bpf.RdmaProgPollEnter, bpf.RdmaProgPollExit, bpf.RdmaProgPollExEnter, bpf.RdmaProgPollExExit} {
 			s, err := tr.kernel.prog(name).Stats()
 			if err != nil {
 				t.Fatal(err)
@@ -150,7 +151,7 @@ func (r *recording) switched(t *testing.T) {
 	t.Logf("%d completions were reported by returns, %d by sites, before %d of which the queue was looked at", returns, sites, looked)
 	learned := false
 	for _, p := range r.context.Probes {
-		learned = learned || p.Name == "poll_cq" && strings.Contains(p.Source, "learned from")
+		learned = learned || (p.Name == "poll_cq" || p.Name == "start_poll") && strings.Contains(p.Source, "learned from")
 	}
 	if !learned {
 		t.Errorf("no probe tells what was learned: %+v", r.context.Probes)

@@ -20,6 +20,9 @@ const (
 	slotShift = 16
 	trialHits = 32
 	noSlot    = -1
+	// SEEN_*
+	seenCalled  = 1
+	seenWritten = 2
 )
 
 // pollState is how far the path of a poll function that consumes completions
@@ -53,11 +56,27 @@ type pollSlot struct {
 	delay      time.Duration // of the next retry
 	base       siteCounts    // what the slot of an earlier process had counted
 	watch      siteWatch     // once it is pollSites
+	written    bool          // the kernel writes the entries of its queues, and is observed at that
 
 	// The reader adds to the trial while the follower looks.
 	mu    sync.Mutex
 	trial trial
 }
+
+// siteProgram is for the path on which a function consumes completions.
+var siteProgram = map[locate.Verb]string{
+	locate.PollCQ:    bpf.RdmaProgPollSite,
+	locate.StartPoll: bpf.RdmaProgPollExSite,
+	locate.NextPoll:  bpf.RdmaProgPollExSite,
+}
+
+// enter, exit and site are the slot's programs.
+func (s *pollSlot) enter() string { return verbProbes[s.fn.Verb].enter }
+func (s *pollSlot) exit() string  { return verbProbes[s.fn.Verb].exit }
+func (s *pollSlot) site() string  { return siteProgram[s.fn.Verb] }
+
+// current says that the function makes a completion the current one of an extended CQ.
+func (s *pollSlot) current() bool { return s.fn.Verb != locate.PollCQ }
 
 // cookie is the part of a probe's cookie that names the slot.
 func (s *pollSlot) cookie() uint64 {
@@ -105,7 +124,7 @@ func (t *pollTable) unlearn(s *pollSlot) {
 
 // pollSlot gives the slot of a poll function, nil for other functions.
 func (a *attacher) pollSlot(lib *locate.Library, fn locate.Function) *pollSlot {
-	if fn.Verb != locate.PollCQ || a.kernel.keepEmpty {
+	if siteProgram[fn.Verb] == "" || a.kernel.keepEmpty {
 		return nil
 	}
 	for _, s := range a.polls {

@@ -3,6 +3,7 @@ package tracer
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/pollpath"
@@ -41,7 +42,17 @@ type trialCall struct {
 	got      int // hit records that came
 	returned bool
 	consumed trialIndex
+	mask     uint32 // of the index: the bits that count
 	at       []trialIndex
+	// What an extended CQ's current completion was, at the return and at the hits.
+	is   current
+	seen []current
+}
+
+// current is what is public of an extended CQ's current completion.
+type current struct {
+	wrID   uint64
+	status uint32
 }
 
 // trialIndex is the CQ's consumer index somewhere.
@@ -84,9 +95,11 @@ func (t *trial) hit(r *bpf.RdmaTrialHitRecord) (look bool) {
 	for int(r.Index) >= len(c.Hits) {
 		c.Hits = append(c.Hits, [pollpath.Snapshot]uint64{})
 		c.at = append(c.at, trialIndex{})
+		c.seen = append(c.seen, current{})
 	}
 	c.Hits[r.Index] = snapshotOf(r)
 	c.at[r.Index] = trialIndex{r.Consumed, r.ConsumedKnown != 0}
+	c.seen[r.Index] = current{r.WrId, r.Status}
 	c.got++
 	return t.complete(key, c)
 }
@@ -109,7 +122,8 @@ func (t *trial) poll(r *bpf.RdmaTrialPollRecord) (look bool) {
 	}
 	c.CQ, c.WC, c.Want, c.Got, c.sp = r.Cq, r.Wc, r.Want, r.Got, r.Sp
 	c.hits, c.returned = int(r.Hits), true
-	c.consumed = trialIndex{r.Consumed, r.ConsumedKnown != 0}
+	c.is = current{r.WrId, r.Status}
+	c.consumed, c.mask = trialIndex{r.Consumed, r.ConsumedKnown != 0}, r.ConsumedMask
 	return t.complete(key, c)
 }
 
@@ -135,15 +149,28 @@ func (t *trial) complete(key trialKey, c *trialCall) bool {
 // errIndex: the consumer's index isn't what the entries can be found by.
 var errIndex = errors.New("the CQ's consumer index is not past exactly one more entry at each hit")
 
-// learn says where the completion is found at the candidate's sites.
-func (t *trial) learn(c pollpath.Candidate) (pollPath, error) {
+// errCurrent: a hit comes too early.
+var errCurrent = errors.New("the CQ's current completion is not there yet at each hit")
+
+// learn says where the completion is found at the candidate's sites; is it the
+// current one of an extended CQ, no more than the CQ.
+func (t *trial) learn(c pollpath.Candidate, isCurrent bool) (pollPath, error) {
 	calls := make([]pollpath.Call, len(t.calls))
 	for i := range t.calls {
 		calls[i] = t.calls[i].Call
 	}
-	learned, err := pollpath.Learn(calls, c.Strides)
+	learn := pollpath.Learn
+	if isCurrent {
+		learn = pollpath.LearnCurrent
+	}
+	learned, err := learn(calls, c)
 	if err != nil {
 		return pollPath{}, err
+	}
+	for i := range t.calls {
+		if c := &t.calls[i]; slices.ContainsFunc(c.seen, func(at current) bool { return at != c.is }) {
+			return pollPath{}, errCurrent
+		}
 	}
 	if err := t.checkIndex(); err != nil {
 		return pollPath{}, err
@@ -160,7 +187,7 @@ func (t *trial) checkIndex() error {
 	for i := range t.calls {
 		c := &t.calls[i]
 		for h, at := range c.at {
-			if at.known && c.consumed.known && c.consumed.value-at.value == uint32(len(c.at)-1-h) {
+			if at.known && c.consumed.known && (c.consumed.value-at.value)&c.mask == uint32(len(c.at)-1-h)&c.mask {
 				right++
 			} else {
 				wrong++

@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -16,7 +17,10 @@ type pollSim struct {
 	consumed uint32
 	lag      uint32 // entries by which the index in memory is behind at a hit
 	twice    bool   // the site is hit twice for each completion
+	ring     uint32 // entries of a queue whose index wraps with it; 0: it does not
 }
+
+func (s *pollSim) mask() uint32 { return s.ring - 1 }
 
 const (
 	simCQ, simWC = 0x7f0000001000, 0x7ffc00002000
@@ -33,7 +37,7 @@ func (s *pollSim) poll(n int) (hits []bpf.RdmaTrialHitRecord, end bpf.RdmaTrialP
 	for i := range n {
 		s.consumed++
 		for range times {
-			h := bpf.RdmaTrialHitRecord{Begin: s.now, Index: uint32(len(hits)), Consumed: s.consumed - s.lag, ConsumedKnown: 1}
+			h := bpf.RdmaTrialHitRecord{Begin: s.now, Index: uint32(len(hits)), Consumed: (s.consumed - s.lag) & s.mask(), ConsumedKnown: 1}
 			h.H.Tid = 7
 			for r := range h.Registers {
 				h.Registers[r] = s.rng.Uint64()
@@ -45,7 +49,7 @@ func (s *pollSim) poll(n int) (hits []bpf.RdmaTrialHitRecord, end bpf.RdmaTrialP
 		}
 	}
 	end = bpf.RdmaTrialPollRecord{Begin: s.now, Cq: simCQ, Wc: simWC, Sp: simSP, Want: 16, Got: int32(n), Hits: uint32(len(hits)),
-		Consumed: s.consumed, ConsumedKnown: 1}
+		Consumed: s.consumed & s.mask(), ConsumedKnown: 1, ConsumedMask: s.mask()}
 	end.H.Tid = 7
 	return hits, end
 }
@@ -73,7 +77,13 @@ func (s *pollSim) run(t *trial, polls int) (looks int) {
 }
 
 func TestTrialLearns(t *testing.T) {
-	s := &pollSim{rng: rand.New(rand.NewPCG(1, 2)), now: 1}
+	for _, ring := range []uint32{0, 4} {
+		t.Run(fmt.Sprintf("ring of %d", ring), func(t *testing.T) { learns(t, ring) })
+	}
+}
+
+func learns(t *testing.T, ring uint32) {
+	s := &pollSim{rng: rand.New(rand.NewPCG(1, 2)), now: 1, ring: ring}
 	var tr trial
 	if looks := s.run(&tr, 60); looks == 0 {
 		t.Error("nobody was told to look")
@@ -81,7 +91,7 @@ func TestTrialLearns(t *testing.T) {
 	if len(tr.open) != 0 {
 		t.Errorf("%d polls are incomplete", len(tr.open))
 	}
-	path, err := tr.learn(pollpath.Candidate{})
+	path, err := tr.learn(pollpath.Candidate{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +106,7 @@ func TestTrialRefuses(t *testing.T) {
 		s := &pollSim{rng: rand.New(rand.NewPCG(1, 2)), now: 1, lag: 1}
 		var tr trial
 		s.run(&tr, 60)
-		if _, err := tr.learn(pollpath.Candidate{}); !errors.Is(err, errIndex) {
+		if _, err := tr.learn(pollpath.Candidate{}, false); !errors.Is(err, errIndex) {
 			t.Errorf("learn: %v, want %v", err, errIndex)
 		}
 	})
@@ -104,7 +114,7 @@ func TestTrialRefuses(t *testing.T) {
 		s := &pollSim{rng: rand.New(rand.NewPCG(1, 2)), now: 1, twice: true}
 		var tr trial
 		s.run(&tr, 60)
-		if _, err := tr.learn(pollpath.Candidate{}); err == nil || errors.Is(err, pollpath.ErrMoreTraffic) {
+		if _, err := tr.learn(pollpath.Candidate{}, false); err == nil || errors.Is(err, pollpath.ErrMoreTraffic) {
 			t.Errorf("learn: %v, want a refusal", err)
 		}
 	})
@@ -112,7 +122,7 @@ func TestTrialRefuses(t *testing.T) {
 		s := &pollSim{rng: rand.New(rand.NewPCG(1, 2)), now: 1}
 		var tr trial
 		s.run(&tr, 5)
-		if _, err := tr.learn(pollpath.Candidate{}); !errors.Is(err, pollpath.ErrMoreTraffic) {
+		if _, err := tr.learn(pollpath.Candidate{}, false); !errors.Is(err, pollpath.ErrMoreTraffic) {
 			t.Errorf("learn: %v, want %v", err, pollpath.ErrMoreTraffic)
 		}
 	})

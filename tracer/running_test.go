@@ -152,14 +152,14 @@ func (r *recording) stretch(t *testing.T, rows []truth.Row, pid int) {
 }
 
 // emptyBefore says that the queue was really empty when it was seen to be: by
-// a poll that had begun before that which found the completion, or, where the
+// a poll that had begun before that which found the completion, or, where a
 // path is probed, by the programs themselves. An entry is visible up to 1 us
 // after its stamp.
 func emptyBefore(e event.Event, row truth.Row) bool {
 	switch {
 	case e.Flags&event.CompletionNoEmpty != 0:
 		return e.Verb.LastEmpty == 0
-	case e.Verb.Begin != 0 && e.Verb.LastEmpty > e.Verb.Begin:
+	case e.Verb.LastEmptyTID != 0 && e.Verb.LastEmpty > e.Verb.Begin:
 		return false
 	}
 	return int64(e.Verb.LastEmpty) <= row.CQE+1000 || row.Flags.Has(truth.Held)

@@ -48,6 +48,7 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 		}
 		return strings.Compare(a, b)
 	})
+	attached := map[string]bool{}
 	for _, name := range names {
 		probe := event.Probe{Name: name, Kind: kindOfProgram(name)}
 		l, err := link.AttachTracing(link.TracingOptions{Program: k.prog(name)})
@@ -55,9 +56,11 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 			probe.Error = err.Error()
 		} else {
 			links.add(l)
+			attached[name] = true
 		}
 		probes = append(probes, probe)
 	}
+	k.written = attached[bpf.RdmaProgRxeCqeEnter] && attached[bpf.RdmaProgRxeCqeExit]
 	for name, why := range k.missing {
 		probes = append(probes, event.Probe{Name: name, Kind: kindOfProgram(name), Error: why})
 	}

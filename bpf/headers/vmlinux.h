@@ -167,10 +167,13 @@ struct rxe_queue_buf {
 	u32 index_mask;
 	u32 producer_index;
 	u32 consumer_index;
+	u8 data[];
 };
 
 struct rxe_queue {
 	struct rxe_queue_buf *buf;
+	unsigned int log2_elem_size;
+	u32 index_mask;
 };
 
 struct rxe_cq {

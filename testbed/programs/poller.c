@@ -9,10 +9,12 @@
  *   between=      what happens between posting and polling: nothing, compute, sleep, ...
  *   every=N  ns=NS                ... in every Nth round, for so long
  *   wait=spin|yield|event|hybrid  how it waits for the completions
+ *   cq=plain|ex   polled by ibv_poll_cq, or an extended one by ibv_start_poll, ibv_next_poll
  *   spin=NS       hybrid: it spins for so long before it sleeps until the event
  *   lazy=N        it takes completions in every Nth round only, and waits for those of
  *                 the Nth round before that: nothing ever depends on one
  */
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -25,6 +27,7 @@ enum wait { SPIN, YIELD, EVENT, HYBRID };
 static struct ibv_comp_channel *channel;
 static struct link links[MAX_LINKS];
 static struct ibv_cq *cq;
+static struct ibv_cq_ex *cq_ex;	/* the same, or NULL */
 static enum ibv_wr_opcode op;
 static uint32_t size, depth, nlinks, big;
 static uint64_t spin_ns;
@@ -59,20 +62,61 @@ static void get_event(void)
 	ibv_ack_cq_events(of, 1);
 }
 
+/* What is there, up to BATCH; returns how many. */
+#define BATCH 16
+
+static int take(void)
+{
+	struct ibv_wc wc[BATCH];
+	int n = ibv_poll_cq(cq, BATCH, wc);
+
+	CHECK(n >= 0);
+	for (int i = 0; i < n; i++)
+		CHECK(wc[i].status == IBV_WC_SUCCESS);
+	return n;
+}
+
+static int take_ex(void)
+{
+	struct ibv_poll_cq_attr attr = {};
+	int err = ibv_start_poll(cq_ex, &attr), n = 0;
+
+	if (err == ENOENT)
+		return 0;
+	for (; !err; err = n < BATCH ? ibv_next_poll(cq_ex) : ENOENT) {
+		CHECK(cq_ex->status == IBV_WC_SUCCESS);
+		n++;
+	}
+	CHECK(err == ENOENT);
+	ibv_end_poll(cq_ex);
+	return n;
+}
+
+static void create_cq(struct ibv_context *ctx, uint32_t cqe, const char *kind)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = cqe, .channel = channel, .wc_flags = IBV_WC_EX_WITH_QP_NUM };
+
+	if (!strcmp(kind, "plain")) {
+		cq = ibv_create_cq(ctx, cqe, NULL, channel, 0);
+		CHECK(cq);
+		return;
+	}
+	CHECK(!strcmp(kind, "ex"));
+	cq_ex = ibv_create_cq_ex(ctx, &attr);
+	CHECK(cq_ex);
+	cq = ibv_cq_ex_to_cq(cq_ex);
+}
+
 /* Take completions until n are there; returns how many it took. */
 static uint32_t reap(uint32_t least, enum wait how)
 {
-	struct ibv_wc wc[16];
 	uint32_t reaped = 0;
 	uint64_t since = now();
 	bool armed = false;
 	int n;
 
 	while (reaped < least) {
-		n = ibv_poll_cq(cq, 16, wc);
-		CHECK(n >= 0);
-		for (int i = 0; i < n; i++)
-			CHECK(wc[i].status == IBV_WC_SUCCESS);
+		n = cq_ex ? take_ex() : take();
 		reaped += n;
 		if (n) {
 			since = now();
@@ -111,7 +155,7 @@ static enum wait wait_of(const char *name)
 int main(int argc, char **argv)
 {
 	struct rdma r;
-	const char *between;
+	const char *between, *kind;
 	uint64_t count, every, ns, idle;
 	uint32_t lazy, pending = 0;
 	enum wait how;
@@ -128,6 +172,7 @@ int main(int argc, char **argv)
 	every = number("every", 1);
 	ns = number("ns", 50000);
 	how = wait_of(option("wait", "spin"));
+	kind = option("cq", "plain");
 	spin_ns = number("spin", 50000);
 	lazy = number("lazy", 0);
 	options_done();
@@ -140,8 +185,7 @@ int main(int argc, char **argv)
 		channel = ibv_create_comp_channel(r.ctx);
 		CHECK(channel);
 	}
-	cq = ibv_create_cq(r.ctx, nlinks * depth * (2 * lazy + 1), NULL, channel, 0);
-	CHECK(cq);
+	create_cq(r.ctx, nlinks * depth * (2 * lazy + 1), kind);
 	for (uint32_t i = 0; i < nlinks; i++) {
 		link_open(&r, &links[i], cq, NULL, 2 * depth * (2 * lazy + 1), size > big ? size : big);
 		if (takes_receive(op))

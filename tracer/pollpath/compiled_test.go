@@ -82,35 +82,46 @@ func newHitCounter(t *testing.T) *hitCounter {
 }
 
 func (c *hitCounter) check(t *testing.T, exe string) {
+	c.checkFunction(t, exe, "poll_cq", Find)
+	c.checkFunction(t, exe, "start_poll", FindCurrent)
+	c.checkFunction(t, exe, "next_poll", FindCurrent)
+}
+
+func (c *hitCounter) checkFunction(t *testing.T, exe, name string, find func(elf.Machine, Code, uint64, uint64) ([]Candidate, error)) {
 	machine, code := codeOf(t, exe)
-	entry := symbol(t, exe, "poll_cq")
-	candidates, err := Find(machine, code, entry)
+	f := symbol(t, exe, name)
+	candidates, err := find(machine, code, f.Value, f.Size)
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%s: %v", name, err)
+		return
 	}
 	exact := 0
 	for _, cand := range candidates {
 		const empty, completions = 500, 300
-		hits, err := c.run(exe, cand.Sites, empty, completions)
+		hits, err := c.run(exe, name, cand.Sites, empty, completions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%#x emulated %v, %s: %d hits for %d completions", cand.Sites, cand.Emulated, cand.Why, hits, completions)
+		t.Logf("%s: %#x emulated %v, %s: %d hits for %d completions", name, cand.Sites, cand.Emulated, cand.Why, hits, completions)
 		if hits == completions {
 			exact++
 		}
 	}
 	if exact == 0 {
-		t.Errorf("no candidate of %d is hit once per completion", len(candidates))
+		t.Errorf("%s: no candidate of %d is hit once per completion", name, len(candidates))
 	}
 }
 
 // run starts the program, places the probes while it waits, lets it poll.
-func (c *hitCounter) run(exe string, sites []uint64, empty, completions int) (uint64, error) {
+func (c *hitCounter) run(exe, name string, sites []uint64, empty, completions int) (uint64, error) {
 	if err := c.hits.Put(uint32(0), uint64(0)); err != nil {
 		return 0, err
 	}
-	cmd := exec.Command(exe, fmt.Sprint(empty), fmt.Sprint(completions))
+	args := []string{fmt.Sprint(empty), fmt.Sprint(completions)}
+	if name != "poll_cq" {
+		args = append(args, name)
+	}
+	cmd := exec.Command(exe, args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, err
@@ -165,7 +176,7 @@ func fileOffset(f *elf.File, addr uint64) (uint64, error) {
 	return 0, errors.New("address in no executable segment")
 }
 
-func symbol(t *testing.T, path, name string) uint64 {
+func symbol(t *testing.T, path, name string) elf.Symbol {
 	t.Helper()
 	f, err := elf.Open(path)
 	if err != nil {
@@ -178,9 +189,9 @@ func symbol(t *testing.T, path, name string) uint64 {
 	}
 	for _, s := range symbols {
 		if s.Name == name {
-			return s.Value
+			return s
 		}
 	}
 	t.Fatalf("%s has no symbol %s", path, name)
-	return 0
+	return elf.Symbol{}
 }

@@ -14,9 +14,21 @@ type loc struct {
 	neg  bool // the value is the negative of the count: clang counts down from zero and negates
 }
 
-// raises follows the returned value backwards from every ret and collects the
-// instructions that add one to it, and the calls whose result it is.
-func (g *graph) raises() (raise, calls []uint64) {
+// made says how an instruction makes a value.
+type made uint8
+
+const (
+	madeOtherwise made = iota
+	madeByRaise        // it adds one
+	madeByCall         // it is what a function returned
+	madeZero
+	madeConstant // another one
+	makes
+)
+
+// origins follows the returned value backwards from every ret to the instructions
+// that make it. One that raises it does not end the search.
+func (g *graph) origins() (by [makes][]uint64) {
 	type state struct {
 		addr uint64 // the value is in p just before this instruction
 		p    loc
@@ -28,7 +40,10 @@ func (g *graph) raises() (raise, calls []uint64) {
 			work = append(work, state{n.addr, loc{reg: x86asm.RAX}})
 		}
 	}
-	raised, called := map[uint64]bool{}, map[uint64]bool{}
+	var found [makes]map[uint64]bool
+	for i := range found {
+		found[i] = map[uint64]bool{}
+	}
 	for len(work) > 0 {
 		s := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -36,21 +51,24 @@ func (g *graph) raises() (raise, calls []uint64) {
 			continue
 		}
 		seen[s] = true
+		if s.addr == g.entry && len(g.nodes[s.addr].preds) == 0 {
+			found[madeOtherwise][s.addr] = true // an argument, or never set
+		}
 		for _, p := range g.nodes[s.addr].preds {
 			n := g.nodes[p]
-			froms, isRaise, isCall := trace(n, s.p)
-			if isRaise {
-				raised[n.addr] = true
-			}
-			if isCall {
-				called[n.addr] = true
+			froms, how, ends := trace(n, s.p)
+			if ends || how != madeOtherwise {
+				found[how][n.addr] = true
 			}
 			for _, f := range froms {
 				work = append(work, state{n.addr, f})
 			}
 		}
 	}
-	return sorted(raised), sorted(called)
+	for i := range found {
+		by[i] = sorted(found[i])
+	}
+	return by
 }
 
 func sorted(set map[uint64]bool) []uint64 {
@@ -62,41 +80,45 @@ func sorted(set map[uint64]bool) []uint64 {
 	return out
 }
 
-// trace says where the value that n leaves in p was before n: nowhere when n
-// makes it.
-func trace(n *node, p loc) (froms []loc, raise, call bool) {
+// trace says where the value that n leaves in p was before n, and how n makes it
+// if it was nowhere, or is raised.
+func trace(n *node, p loc) (froms []loc, how made, ends bool) {
 	if n.flow == flowCall {
-		if !p.mem && p.reg == x86asm.RAX {
-			return nil, false, true
+		switch {
+		case !p.mem && p.reg == x86asm.RAX:
+			return nil, madeByCall, true
+		case !p.mem && callerSaved[p.reg]:
+			return nil, madeOtherwise, true
 		}
-		if !p.mem && callerSaved[p.reg] {
-			return nil, false, false
-		}
-		return []loc{p}, false, false
+		return []loc{p}, madeOtherwise, false
 	}
 	dst, ok := locOf(n.in.Args[0])
 	dst.neg = p.neg
 	if !ok || dst != p || readsOnly[n.in.Op] {
-		return []loc{p}, false, false
+		return []loc{p}, madeOtherwise, false
+	}
+	if how, ok := constantBy(n.in); ok {
+		return nil, how, true
 	}
 	switch n.in.Op {
 	case x86asm.MOV, x86asm.MOVSXD, x86asm.MOVZX, x86asm.MOVSX:
 		if src, ok := locOf(n.in.Args[1]); ok {
 			src.neg = p.neg
-			return []loc{src}, false, false
+			return []loc{src}, madeOtherwise, false
 		}
-		return nil, false, false
+		return nil, madeOtherwise, true
 	case x86asm.NEG:
 		p.neg = !p.neg
-		return []loc{p}, false, false
+		return []loc{p}, madeOtherwise, false
 	case x86asm.CMOVE, x86asm.CMOVNE, x86asm.CMOVL, x86asm.CMOVLE, x86asm.CMOVG, x86asm.CMOVGE,
 		x86asm.CMOVA, x86asm.CMOVAE, x86asm.CMOVB, x86asm.CMOVBE, x86asm.CMOVS, x86asm.CMOVNS:
 		froms = []loc{p}
-		if src, ok := locOf(n.in.Args[1]); ok {
+		src, ok := locOf(n.in.Args[1])
+		if ok {
 			src.neg = p.neg
 			froms = append(froms, src)
 		}
-		return froms, false, false
+		return froms, madeOtherwise, !ok
 	}
 	from, by, ok := added(n.in, p)
 	one := int64(1)
@@ -104,9 +126,22 @@ func trace(n *node, p loc) (froms []loc, raise, call bool) {
 		one = -1
 	}
 	if !ok || by != one {
-		return nil, false, false
+		return nil, madeOtherwise, true
 	}
-	return []loc{from}, true, false
+	return []loc{from}, madeByRaise, false
+}
+
+// constantBy says whether the instruction gives its first operand a constant value.
+func constantBy(in x86asm.Inst) (how made, ok bool) {
+	imm, isImm := in.Args[1].(x86asm.Imm)
+	same := in.Args[0] == in.Args[1]
+	switch {
+	case in.Op == x86asm.MOV && isImm && imm != 0, in.Op == x86asm.OR && isImm && imm == -1:
+		return madeConstant, true
+	case in.Op == x86asm.MOV && isImm, in.Op == x86asm.XOR && same, in.Op == x86asm.SUB && same, in.Op == x86asm.AND && isImm && imm == 0:
+		return madeZero, true
+	}
+	return 0, false
 }
 
 // added says by how much the instruction raises what is in p, and where that

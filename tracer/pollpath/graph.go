@@ -59,6 +59,7 @@ func (n *node) succs(yield func(uint64)) {
 type graph struct {
 	code       Code
 	entry      uint64
+	end        uint64 // of its code, as far as that is in one piece; 0: unknown
 	nodes      map[uint64]*node
 	unresolved int // indirect jumps that could not be followed
 }
@@ -67,12 +68,17 @@ type graph struct {
 // fewer than 3,000 with everything inlined at -O3.
 const maxNodes = 20000
 
-// explore decodes everything reachable from entry without entering calls.
-func explore(machine elf.Machine, code Code, entry uint64) (*graph, error) {
+// explore decodes everything reachable from entry without entering calls. Nothing
+// runs on from the last of its size bytes into what follows: the last instruction
+// is often the call of a function that does not return.
+func explore(machine elf.Machine, code Code, entry, size uint64) (*graph, error) {
 	if machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("analyse a poll function: machine %v is not supported", machine)
 	}
 	g := &graph{code: code, entry: entry, nodes: map[uint64]*node{}}
+	if size > 0 {
+		g.end = entry + size
+	}
 	work := []uint64{entry}
 	for len(work) > 0 {
 		addr := work[len(work)-1]
@@ -131,6 +137,9 @@ func (g *graph) decode(addr uint64) (*node, error) {
 		n.flow = flowStop
 	case direct: // jcc, jrcxz, loop
 		n.flow = flowCond
+	}
+	if n.flow == flowCall && n.next() == g.end {
+		n.flow = flowStop
 	}
 	return n, nil
 }

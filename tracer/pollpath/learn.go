@@ -1,6 +1,9 @@
 package pollpath
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The snapshot that is taken at a candidate's hit while it is tried: registers
 // in the order of the machine's encoding (x86-64: rax, rcx, rdx, rbx, rsp, rbp,
@@ -21,7 +24,7 @@ const WCSize = 48
 type Call struct {
 	CQ, WC uint64 // the poll's first and third argument
 	Want   int32  // its second
-	Got    int32  // what it returned
+	Got    int32  // completions that it returned; negative: it failed
 	Hits   [][Snapshot]uint64
 }
 
@@ -44,7 +47,8 @@ var registerNames = [Registers]string{"rax", "rcx", "rdx", "rbx", "rsp", "rbp", 
 
 // Learned says where the completion and its queue are found at every hit.
 type Learned struct {
-	CQ       Location // holds the address of the ibv_cq
+	CQ       Location // holds the address of the ibv_cq, once CQOffset is added
+	CQOffset int64
 	WC       Location // holds the address of the ibv_wc, once WCOffset is added
 	WCOffset int64
 }
@@ -61,35 +65,27 @@ var ErrMoreTraffic = fmt.Errorf("too few completions were seen to confirm the pa
 
 // Learn confirms a candidate against observed polls: exactly one hit for every
 // completion and none without, and one place each, the same at every hit, for
-// the queue and the completion. strides are the registers that the function
-// moves from one ibv_wc to the next; they decide when no poll returned two.
-func Learn(calls []Call, strides []Location) (Learned, error) {
-	completions := 0
+// the queue and the completion. Of the candidate its Strides decide where the
+// completion is when no poll returned two, and its Shifts how far from the
+// queue a register may point that is taken for it.
+func Learn(calls []Call, c Candidate) (Learned, error) {
+	l, err := LearnCurrent(calls, c)
+	if err != nil {
+		return Learned{}, err
+	}
 	several := false
 	single := true // every caller asks for one completion at a time
 	for i := range calls {
-		c := &calls[i]
-		got := max(c.Got, 0)
-		if len(c.Hits) != int(got) {
-			return Learned{}, fmt.Errorf("poll path: %d hits in a poll that returned %d", len(c.Hits), c.Got)
-		}
-		completions += int(got)
-		several = several || got > 1
-		single = single && c.Want == 1
+		several = several || calls[i].Got > 1
+		single = single && calls[i].Want == 1
 	}
-	if completions < leastCompletions || len(calls) < leastCalls {
-		return Learned{}, ErrMoreTraffic
-	}
-	var l Learned
-	var ok bool
-	if l.CQ, _, ok = constant(calls, allLocations(), func(c *Call, _ int) uint64 { return c.CQ }, 0); !ok {
-		return Learned{}, fmt.Errorf("poll path: the queue's address lies nowhere at the site")
-	}
-	where := allLocations()
+	where := everywhere
 	if !several && !single {
-		where = strides
+		where = c.Strides
 	}
-	l.WC, l.WCOffset, ok = constant(calls, where, func(c *Call, i int) uint64 { return c.WC + WCSize*uint64(i) }, farthest)
+	var ok bool
+	l.WC, l.WCOffset, ok = constant(calls, where, func(c *Call, i int) uint64 { return c.WC + WCSize*uint64(i) },
+		func(d int64) bool { return abs(d) <= farthest })
 	switch {
 	case ok:
 		return l, nil
@@ -100,21 +96,67 @@ func Learn(calls []Call, strides []Location) (Learned, error) {
 	}
 }
 
-func allLocations() []Location {
-	all := make([]Location, Snapshot)
+// LearnCurrent is Learn for polls that make a completion the current one of its
+// queue: only the queue has to be found.
+func LearnCurrent(calls []Call, c Candidate) (l Learned, err error) {
+	completions := 0
+	for i := range calls {
+		got := max(calls[i].Got, 0)
+		if len(calls[i].Hits) != int(got) {
+			return l, fmt.Errorf("poll path: %d hits in a poll that returned %d", len(calls[i].Hits), calls[i].Got)
+		}
+		completions += int(got)
+	}
+	if completions < leastCompletions || len(calls) < leastCalls {
+		return l, ErrMoreTraffic
+	}
+	var ok bool
+	if l.CQ, l.CQOffset, ok = queue(calls, c.Shifts); !ok {
+		return l, fmt.Errorf("poll path: the queue's address lies nowhere at the site")
+	}
+	return l, nil
+}
+
+// registers and everywhere are the locations, in their order.
+var (
+	everywhere = locations(Snapshot)
+	registers  = everywhere[:Registers]
+)
+
+func locations(n int) []Location {
+	all := make([]Location, n)
 	for i := range all {
 		all[i] = Location(i)
 	}
 	return all
 }
 
+// queue finds where the CQ's address is. A function may keep only that of a
+// member of the CQ, such as its lock: that is believed where the function adds
+// just as much to something. What lies on the stack comes last, as a caller's
+// register may have been saved there that holds the address by chance.
+func queue(calls []Call, shifts []int64) (Location, int64, bool) {
+	want := func(c *Call, _ int) uint64 { return c.CQ }
+	exact := func(d int64) bool { return d == 0 }
+	shifted := func(d int64) bool { return slices.Contains(shifts, -d) }
+	for _, try := range []struct {
+		where   []Location
+		allowed func(int64) bool
+	}{{registers, exact}, {registers, shifted}, {everywhere, exact}} {
+		if at, d, ok := constant(calls, try.where, want, try.allowed); ok {
+			return at, d, true
+		}
+	}
+	return 0, 0, false
+}
+
 // constant finds the location whose distance to the wanted value is the same
-// at every hit and at most far: the nearest, registers first.
-func constant(calls []Call, where []Location, want func(c *Call, i int) uint64, far int64) (Location, int64, bool) {
+// at every hit, and allowed: the nearest, registers first.
+func constant(calls []Call, where []Location, want func(c *Call, i int) uint64, allowed func(int64) bool) (Location, int64, bool) {
 	best, bestDistance, found := Location(0), int64(0), false
 	for _, at := range where {
 		d, ok := distance(calls, at, want)
-		if !ok || abs(d) > far {
+		if !ok || !allowed(d) {
 			continue
 		}
 		register, bestRegister := at < Registers, best < Registers

@@ -3,6 +3,8 @@ package pollpath
 import (
 	"debug/elf"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -16,29 +18,53 @@ type Candidate struct {
 	Emulated bool     // the kernel emulates all of them
 	// Strides are the registers that the function moves by sizeof(struct ibv_wc).
 	Strides []Location
-	Why     string
+	// Shifts are the constants that the function adds to what is in a register.
+	Shifts []int64
+	Why    string
 }
 
 // Find proposes at most two candidates for the poll function at entry, best
 // first: each has to be tried in the running process with entry and return
-// probes beside it. An error says why there are none: the caller keeps its
-// entry and return probes then.
-func Find(machine elf.Machine, code Code, entry uint64) ([]Candidate, error) {
-	// A wrapper returns what another function counted: look there.
+// probes beside it. size is the function's in bytes, 0 if that is unknown. An
+// error says why there are none: the caller keeps its entry and return probes
+// then.
+func Find(machine elf.Machine, code Code, entry, size uint64) ([]Candidate, error) {
+	return find(machine, code, entry, size, func(g *graph, by [makes][]uint64) ([]uint64, string) {
+		return by[madeByRaise], "the count is raised"
+	})
+}
+
+// FindCurrent is Find for ibv_start_poll and ibv_next_poll, which return 0 when
+// they found a completion and made it the current one. It needs to know all that
+// they return: 0 where it does so, errors elsewhere.
+func FindCurrent(machine elf.Machine, code Code, entry, size uint64) ([]Candidate, error) {
+	return find(machine, code, entry, size, func(g *graph, by [makes][]uint64) ([]uint64, string) {
+		if len(by[madeOtherwise])+len(by[madeByCall])+len(by[madeByRaise]) > 0 || g.unresolved > 0 {
+			return nil, ""
+		}
+		return by[madeZero], "its result is set to 0"
+	})
+}
+
+// find proposes candidates for what chosen gives of the instructions that make the
+// returned value, and calls so.
+func find(machine elf.Machine, code Code, entry, size uint64, chosen func(*graph, [makes][]uint64) ([]uint64, string)) ([]Candidate, error) {
+	// A wrapper returns what another function did: look there.
 	for range 4 {
-		g, err := explore(machine, code, entry)
+		g, err := explore(machine, code, entry, size)
 		if err != nil {
 			return nil, err
 		}
-		raises, calls := g.raises()
-		if len(raises) > 0 {
-			return g.candidates(machine, raises)
+		by := g.origins()
+		if steps, what := chosen(g, by); len(steps) > 0 {
+			return g.candidates(machine, steps, what), nil
 		}
-		target, ok := g.onlyTarget(calls)
+		target, ok := g.onlyTarget(by[madeByCall])
 		if !ok {
-			return nil, fmt.Errorf("poll function at %#x: no instruction that raises the returned count was found (%d unresolved jumps)", entry, g.unresolved)
+			return nil, fmt.Errorf("poll function at %#x: no instruction was found that runs for a completion only, going by what it returns (%d unresolved jumps)",
+				entry, g.unresolved)
 		}
-		entry = target
+		entry, size = target, 0
 	}
 	return nil, fmt.Errorf("poll function at %#x: wrapped too deeply", entry)
 }
@@ -55,28 +81,28 @@ func (g *graph) onlyTarget(calls []uint64) (uint64, bool) {
 	return target, target != 0
 }
 
-func (g *graph) candidates(machine elf.Machine, raises []uint64) ([]Candidate, error) {
-	isRaise := map[uint64]bool{}
-	for _, r := range raises {
-		isRaise[r] = true
+// candidates are made of the steps that a function takes for completions only.
+func (g *graph) candidates(machine elf.Machine, steps []uint64, what string) []Candidate {
+	isStep := map[uint64]bool{}
+	for _, s := range steps {
+		isStep[s] = true
 	}
-	unraised := g.reach(g.entry, isRaise)
-	strides := g.strides()
+	before := g.reach(g.entry, isStep)
+	strides, shifts := g.strides(), g.shifts()
 	var out []Candidate
-	after := make([]uint64, 0, len(raises))
-	for _, r := range raises {
-		if site, ok := g.emulatedAfter(machine, r, unraised); ok {
+	after := make([]uint64, 0, len(steps))
+	for _, s := range steps {
+		if site, ok := g.emulatedAfter(machine, s, before); ok {
 			after = append(after, site)
 		}
 	}
-	if len(after) == len(raises) {
-		out = append(out, Candidate{Sites: unique(after), Emulated: true, Strides: strides,
-			Why: fmt.Sprintf("%s after the count is raised at %#x", g.text(after[0]), raises[0])})
+	if len(after) == len(steps) {
+		out = append(out, Candidate{Sites: unique(after), Emulated: true, Strides: strides, Shifts: shifts,
+			Why: fmt.Sprintf("%s after %s at %#x", g.text(after[0]), what, steps[0])})
 	}
-	// The raise itself runs exactly once a completion, single-stepped or not.
-	out = append(out, Candidate{Sites: raises, Emulated: g.allEmulated(machine, raises), Strides: strides,
-		Why: fmt.Sprintf("%s raises the returned count", g.text(raises[0]))})
-	return out, nil
+	// The step itself runs exactly once a completion, single-stepped or not.
+	return append(out, Candidate{Sites: steps, Emulated: g.allEmulated(machine, steps), Strides: strides, Shifts: shifts,
+		Why: fmt.Sprintf("%s, where %s", g.text(steps[0]), what)})
 }
 
 // reach is what can be reached from addr without running a blocked instruction
@@ -101,12 +127,12 @@ func (g *graph) reach(addr uint64, blocked map[uint64]bool) map[uint64]bool {
 }
 
 // emulatedAfter is the first emulated instruction on the straight line after
-// the raise, provided that no path reaches it without a raise.
-func (g *graph) emulatedAfter(machine elf.Machine, raise uint64, unraised map[uint64]bool) (uint64, bool) {
-	addr := g.nodes[raise].next()
+// the step, provided that no path reaches it without one.
+func (g *graph) emulatedAfter(machine elf.Machine, step uint64, before map[uint64]bool) (uint64, bool) {
+	addr := g.nodes[step].next()
 	for range 32 {
 		n := g.nodes[addr]
-		if n == nil || unraised[addr] {
+		if n == nil || before[addr] {
 			return 0, false
 		}
 		if place.Emulated(machine, g.code(addr, n.in.Len)) {
@@ -147,6 +173,20 @@ func (g *graph) strides() []Location {
 		}
 	}
 	return out
+}
+
+func (g *graph) shifts() []int64 {
+	by := map[int64]bool{}
+	for _, n := range g.nodes {
+		reg, ok := locOf(n.in.Args[0])
+		if !ok || reg.mem {
+			continue
+		}
+		if _, d, ok := added(n.in, reg); ok && d != 0 {
+			by[d] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(by))
 }
 
 func (g *graph) text(addr uint64) string {

@@ -77,7 +77,7 @@ func (g *graph) tableOf(jump *node) []uint64 {
 	if !ok {
 		return nil
 	}
-	limit, known := g.tableBound(load)
+	limit := g.tableBound(load)
 	var targets []uint64
 	for i := range limit {
 		b := g.code(table+4*uint64(i), 4)
@@ -86,9 +86,6 @@ func (g *graph) tableOf(jump *node) []uint64 {
 		}
 		t := table + uint64(int64(int32(binary.LittleEndian.Uint32(b))))
 		if d := int64(t - g.entry); d < -1<<20 || d > 1<<20 {
-			if known {
-				return nil // a stated entry that leaves the function: not a table of ours
-			}
 			break
 		}
 		targets = append(targets, t)
@@ -137,19 +134,65 @@ func (g *graph) leaOf(reg x86asm.Reg) (uint64, bool) {
 	return found, found != 0
 }
 
-// tableBound looks back from the load for the compare that guards it.
-func (g *graph) tableBound(load *node) (entries int, known bool) {
+// tableBound looks back from the load for the compare that guards it. The index may
+// be a part of what is compared: libmlx5 compares the byte that holds a CQE's opcode
+// in its upper half with 0xef, and shifts it.
+func (g *graph) tableBound(load *node) (entries int) {
+	mem, _ := load.in.Args[1].(x86asm.Mem)
+	index, shift := mem.Index, uint(0)
+	compared := map[x86asm.Reg]int64{}
+	first, found := int64(0), false
 	n := load
-	for range 10 {
+	for range 16 {
 		if len(n.preds) == 0 {
 			break
 		}
 		n = g.nodes[n.preds[0]]
-		if n.in.Op == x86asm.CMP {
-			if imm, ok := n.in.Args[1].(x86asm.Imm); ok && imm > 0 && imm < maxTable {
-				return int(imm) + 1, false // the compare may be of something else: entries are checked one by one
+		to, src := n.in.Args[0], n.in.Args[1]
+		reg, bits, ok := register(to)
+		if !ok {
+			continue
+		}
+		imm, isImm := src.(x86asm.Imm)
+		value := int64(imm) & (1<<bits - 1)
+		from, _, fromReg := register(src)
+		switch {
+		case n.in.Op == x86asm.CMP && isImm && value > 0 && value < maxTable:
+			if !found {
+				first, found = value, true
 			}
+			compared[reg] = value
+		case reg != index:
+		case n.in.Op == x86asm.SHR && isImm && imm >= 0 && imm < 64:
+			shift += uint(imm)
+		case (n.in.Op == x86asm.MOV || n.in.Op == x86asm.MOVZX) && fromReg:
+			index = from
+		}
+		if limit, ok := compared[index]; ok && (shift > 0 || index == reg) {
+			return int(limit>>shift) + 1
 		}
 	}
-	return maxTable, false
+	if found {
+		return int(first) + 1 // the compare may be of something else: entries are checked one by one
+	}
+	return maxTable
+}
+
+// register gives the 64-bit register of an operand, and how many bits of it are meant.
+func register(a x86asm.Arg) (reg x86asm.Reg, bits uint, ok bool) {
+	r, ok := a.(x86asm.Reg)
+	switch {
+	case !ok:
+	case r >= x86asm.AL && r <= x86asm.BL:
+		return r - x86asm.AL + x86asm.RAX, 8, true
+	case r >= x86asm.SPB && r <= x86asm.R15B:
+		return r - x86asm.SPB + x86asm.RSP, 8, true
+	case r >= x86asm.AX && r <= x86asm.R15W:
+		return r - x86asm.AX + x86asm.RAX, 16, true
+	case r >= x86asm.EAX && r <= x86asm.R15L:
+		return r - x86asm.EAX + x86asm.RAX, 32, true
+	case r >= x86asm.RAX && r <= x86asm.R15:
+		return r, 63, true
+	}
+	return 0, 0, false
 }

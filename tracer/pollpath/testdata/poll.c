@@ -3,7 +3,8 @@
  * owner bit, a switch over their opcode, a loop that counts what it consumed.
  * Compiled in many ways, it is material for the analysis; it runs, so hits can
  * be counted.  Prints the address of poll_cq, waits for a line on stdin, then
- * polls: EMPTY times with nothing there, and until COMPLETIONS were reaped.
+ * polls: EMPTY times with nothing there, and until COMPLETIONS were reaped; with
+ * a third argument by start_poll or next_poll, which make one the current one.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +34,9 @@ struct cq {
 	struct cqe *buf;
 	uint32_t mask, cons, lock;
 	struct queue_pair *qp;
-	uint32_t doorbell;
+	uint32_t doorbell, status;
+	uint64_t wr_id;
+	struct cqe *current;
 };
 
 enum { OK, EMPTY, ERROR = -2 };
@@ -111,8 +114,64 @@ int poll_cq(struct cq *cq, int ne, struct wc *wc)
 	return err == ERROR ? err : npolled;
 }
 
+static int parse_lazy(struct cq *cq, struct cqe *e)
+{
+	struct queue_pair *qp = cq->qp;
+
+	cq->current = e;
+	switch (e->op_own >> 4) {
+	case 0:
+		cq->wr_id = qp->wrid[e->counter & 63];
+		qp->tail = e->counter + 1;
+		cq->status = 0;
+		return OK;
+	case 1:
+	case 2:
+	case 3:
+		cq->status = e->len > 1 << 30;
+		cq->wr_id = qp->wrid[qp->tail++ & 63];
+		return OK;
+	case 13:
+	case 14:
+		cq->status = e->syndrome + 1;
+		if (e->counter > 1 << 14)
+			return ERROR;
+		cq->wr_id = qp->wrid[e->counter & 63];
+		return OK;
+	}
+	return ERROR;
+}
+
+int start_poll(struct cq *cq, const uint32_t *attr)
+{
+	struct cqe *e;
+	int err;
+
+	if (*attr)
+		return 22;
+	cq->lock = 1;
+	e = next_cqe(cq);
+	if (!e) {
+		cq->lock = 0;
+		return 2;
+	}
+	err = parse_lazy(cq, e);
+	if (err)
+		cq->lock = 0;
+	return err;
+}
+
+int next_poll(struct cq *cq, const uint32_t *unused)
+{
+	struct cqe *e = next_cqe(cq);
+
+	(void)unused;
+	return e ? parse_lazy(cq, e) : 2;
+}
+
 /* Through a pointer, as ops->poll_cq is called: no copy may be inlined into main. */
 static int (*volatile poll)(struct cq *, int, struct wc *) = poll_cq;
+static int (*volatile poll_one_ex)(struct cq *, const uint32_t *);
 static struct queue_pair qp;
 static struct cqe ring[64];
 
@@ -124,6 +183,20 @@ static void produce(struct cq *cq, uint32_t index)
 	e->qpn = qp.num;
 	e->counter = index;
 	e->op_own = ops[index % 6] << 4 | !!(index & (cq->mask + 1));
+}
+
+/* Polls by start_poll or next_poll. */
+static int poll_ex(struct cq *cq, struct wc *wc)
+{
+	static const uint32_t attr;
+	int err = poll_one_ex(cq, &attr);
+
+	if (err)
+		return err == 2 ? 0 : -1;
+	cq->doorbell = cq->cons & 0xffffff;
+	cq->lock = 0;
+	wc[0].qp_num = cq->current->qpn & 0xffffff;
+	return 1;
 }
 
 int main(int argc, char **argv)
@@ -138,16 +211,18 @@ int main(int argc, char **argv)
 		ring[i].op_own = 0xf0, qp.wrid[i] = i;
 	printf("%p\n", (void *)poll_cq);
 	fflush(stdout);
+	if (argc > 3)
+		poll_one_ex = strcmp(argv[3], "start_poll") ? next_poll : start_poll;
 	if (getchar() < 0)
 		return 1;
 	while (empty--)
-		if (poll(&cq, 16, wc))
+		if (argc > 3 ? poll_ex(&cq, wc) : poll(&cq, 16, wc))
 			return 2;
 	for (int burst = 1; reaped < total; burst = burst % 20 + 1) {
 		for (int i = 0; i < burst && made < total; i++)
 			produce(&cq, made++);
 		while (reaped < made) {
-			int n = poll(&cq, 1 + burst % 16, wc);
+			int n = argc > 3 ? poll_ex(&cq, wc) : poll(&cq, 1 + burst % 16, wc);
 
 			if (n <= 0 || wc[0].qp_num != qp.num)
 				return 3;
