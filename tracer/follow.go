@@ -74,7 +74,6 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 	f := &follower{targets: ts, kernel: k, links: l}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.wake = sync.NewCond(&f.mu)
-	f.pace.users = map[uint32]*user{}
 	for _, tg := range ts.list() {
 		if len(tg.snap.MLX5) > 0 && !tg.layoutsKnown {
 			f.retryLayouts(tg, layoutRetry)
@@ -99,7 +98,7 @@ func (f *follower) begin() {
 
 // note takes a change from an event, if it is one.
 func (f *follower) note(e *event.Event) {
-	f.pace.note(e)
+	f.pace.users.note(e)
 	c := change{pid: e.PID}
 	switch o := e.Object; {
 	case o == nil:

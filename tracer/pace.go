@@ -3,9 +3,7 @@ package tracer
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cilium/ebpf/link"
@@ -28,8 +26,6 @@ const (
 	paceCycle   = 2 * time.Second
 	windowLeast = 50 * time.Millisecond
 	windowMost  = time.Second
-	// usersMost bounds the threads whose time is looked at.
-	usersMost = 256
 )
 
 // pacer is the follower's part that does so.
@@ -37,9 +33,7 @@ type pacer struct {
 	limit float64 // share of the threads' time; 0: none
 	trap  calibrate.Result
 
-	mu     sync.Mutex // the reader adds users while the follower looks
-	latest uint32
-	users  map[uint32]*user
+	users users
 
 	opened uint64 // since when there is no pause
 	window uint64 // how long it should not be
@@ -50,70 +44,10 @@ type pacer struct {
 	grewTo float64 // and what spent.cpu was then
 }
 
-// user is a thread that posts or polls.
-type user struct {
-	pid   uint32
-	known bool
-	first uint64 // ns that it had run when it was first looked at
-	ran   uint64 // since then
-}
-
 // spent is what was, since the trace began, ns.
 type spent struct {
 	traps float64 // by probes that were hit
 	cpu   float64 // by the threads that hit them, these included
-}
-
-// note takes the thread of an event as a user, if it is of a post or poll.
-func (p *pacer) note(e *event.Event) {
-	switch e.Kind {
-	case event.KindWR, event.KindCompletion, event.KindArm:
-	default:
-		return
-	}
-	if e.TID == p.latest {
-		return
-	}
-	p.latest = e.TID
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users[e.TID] == nil && len(p.users) < usersMost {
-		u := &user{pid: e.PID}
-		p.users[e.TID] = u
-		u.look(e.TID) // now: its probes have counted since before
-	}
-}
-
-// look adds what the thread has run since it was first looked at.
-func (u *user) look(tid uint32) {
-	if ran, err := threadRan(u.pid, tid); err == nil {
-		if !u.known {
-			u.known, u.first = true, ran
-		}
-		u.ran = max(u.ran, ran-min(ran, u.first))
-	}
-}
-
-// threadRan is how long a thread has run, ns: the first number of its schedstat.
-func threadRan(pid, tid uint32) (ns uint64, err error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
-	if err != nil {
-		return 0, err
-	}
-	_, err = fmt.Sscan(string(raw), &ns)
-	return ns, err
-}
-
-// cpu adds up what the users have run since they were first looked at. Of one
-// that has ended the latest counts.
-func (p *pacer) cpu() (sum float64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for tid, u := range p.users {
-		u.look(tid)
-		sum += float64(u.ran)
-	}
-	return sum
 }
 
 // cost is what the hits of a process's probes took, ns.
@@ -135,7 +69,7 @@ func (p *pacer) cost(a *attacher) (sum float64) {
 
 func (f *follower) meter() {
 	p := &f.pace
-	p.now = spent{cpu: p.cpu()}
+	p.now = spent{cpu: p.users.cpu(monotonic())}
 	for _, tg := range f.targets.list() {
 		if tg.attach != nil {
 			p.now.traps += p.cost(tg.attach)
@@ -255,7 +189,13 @@ func (f *follower) goOn() error {
 		if tg.attach == nil || tg.hasEnded() {
 			continue
 		}
-		errs = append(errs, tg.attach.goOn(), f.tryProbes(tg))
+		errs = append(errs, tg.attach.goOn())
+		for _, s := range tg.attach.polls {
+			if s.state == pollSites && tg.attach.missing(s) {
+				errs = append(errs, f.observeWhole(s, errSitesOut))
+			}
+		}
+		errs = append(errs, f.tryProbes(tg))
 		for _, s := range tg.attach.trials() {
 			errs = append(errs, f.beginTrial(s))
 		}
@@ -341,19 +281,12 @@ func (a *attacher) goOn() error {
 		return err
 	}
 	var errs []error
+	without := map[siteKey]bool{} // functions whose return could not be probed
 	for _, b := range a.data {
 		if len(b.links) > 0 {
 			continue
 		}
-		file, ex, err := openLibrary(b.library, a.pid)
-		if err == nil {
-			b.links, err = a.attachBatch(ex, b)
-			file.Close()
-		}
-		a.links.add(b.links...)
-		if b.slot != nil {
-			b.slot.links[b.program] = b.links
-		}
+		err := a.putBack(b, without)
 		if err != nil && gone(a.pid) {
 			return nil
 		}

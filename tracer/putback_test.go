@@ -1,0 +1,170 @@
+package tracer
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
+	"github.com/rdmatrace/rdmatrace/tracer/image"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+	"github.com/rdmatrace/rdmatrace/tracer/pollpath"
+)
+
+// TestPutBack: after a pause, a probe that cannot be placed any more costs none of
+// the others of its program, only the one at the entry of the same function.
+func TestPutBack(t *testing.T) {
+	testenv.Root(t)
+	for _, single := range []bool{false, true} {
+		t.Run(fmt.Sprintf("single=%v", single), func(t *testing.T) { putBack(t, single) })
+	}
+}
+
+func putBack(t *testing.T, single bool) {
+	child := exec.Command("cat")
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		in.Close()
+		if err := child.Wait(); err != nil {
+			t.Errorf("the program was harmed: %v", err)
+		}
+	}()
+	cfg := Config{PIDs: []int{child.Process.Pid}, singleUprobes: single}
+	if err := cfg.setDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	k, err := loadKernel(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.coll.Close()
+	var l links
+	defer l.close()
+	a := newAttacher(k, &l, child.Process.Pid, cfg.Host)
+	lib, offsets := libc(t, child.Process.Pid, "getpid", "getuid", "getgid")
+	var fns locate.Functions
+	for _, o := range offsets {
+		fns = append(fns, locate.Function{Library: lib, Verb: locate.PostSend, Offset: o})
+	}
+	if n, err := a.attach(fns); n != 6 || err != nil {
+		t.Fatalf("%d were attached: %v", n, err)
+	}
+	if err := a.pause(); err != nil {
+		t.Fatal(err)
+	}
+	const nowhere = 1 << 40 // behind the end of the file
+	for _, b := range a.data {
+		if b.ret {
+			b.sites[1].offset = nowhere
+		}
+	}
+	if err := a.goOn(); err == nil {
+		t.Error("nobody is told")
+	}
+	// attached: how many links, and which functions' probes are said to be missing.
+	attached := func() (links int, missing []string) {
+		for _, r := range a.probes {
+			if r.probe.Error != "" {
+				missing = append(missing, fmt.Sprintf("%s %d", r.probe.Kind, slices.Index(offsets, r.key.offset)))
+			}
+		}
+		for _, b := range a.data {
+			links += len(b.links)
+		}
+		slices.Sort(missing)
+		return links, missing
+	}
+	// Those at returns one by one; those at entries as they can be.
+	want := 2 + 1
+	if single {
+		want = 2 + 2
+	}
+	if n, missing := attached(); n != want || !slices.Equal(missing, []string{"uprobe 1", "uretprobe 1"}) {
+		t.Errorf("%d links are in, not %d; missing: %q", n, want, missing)
+	}
+	// The next time it can be placed, and is.
+	err = a.pause()
+	for _, b := range a.data {
+		if b.ret {
+			b.sites[1].offset = offsets[1]
+		}
+	}
+	if err = errors.Join(err, a.goOn()); err != nil {
+		t.Fatal(err)
+	}
+	if n, missing := attached(); len(missing) > 0 || n < 2 {
+		t.Errorf("%d links are in; missing: %q", n, missing)
+	}
+}
+
+// libc is that of a process, with the offsets of some of its functions.
+func libc(t *testing.T, pid int, names ...string) (*locate.Library, []uint64) {
+	t.Helper()
+	var lib *locate.Library
+	for lib == nil { // until the program is mapped
+		maps, err := image.ReadMaps(uint32(pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range maps {
+			if m.Exec && strings.Contains(m.Path, "/libc.so") {
+				lib = &locate.Library{FileID: locate.FileID{Dev: m.Dev, Ino: m.Inode}, Path: m.Path,
+					Open: fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)}
+			}
+		}
+	}
+	f, err := elf.Open(lib.Open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offsets []uint64
+	for _, name := range names {
+		i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == name })
+		if i < 0 {
+			t.Fatalf("no %s", name)
+		}
+		for _, p := range f.Progs {
+			if v := symbols[i].Value; p.Type == elf.PT_LOAD && v >= p.Vaddr && v < p.Vaddr+p.Filesz {
+				offsets = append(offsets, v-p.Vaddr+p.Off)
+			}
+		}
+	}
+	return lib, offsets
+}
+
+// TestSitesMissing: of several sites that report completions, one that is missing is
+// too many.
+func TestSitesMissing(t *testing.T) {
+	lib := &locate.Library{FileID: locate.FileID{Dev: 1, Ino: 2}}
+	s := &pollSlot{library: lib, fn: locate.Function{Verb: locate.StartPoll, Offset: 0x100},
+		candidates: []pollpath.Candidate{{Sites: []uint64{0x10, 0x20}}}}
+	a := &attacher{}
+	for _, at := range []uint64{0x10, 0x20} {
+		a.probes = append(a.probes, siteReport{key: siteKey{1, 2, 0x100 + at, s.site()}})
+	}
+	if a.missing(s) {
+		t.Error("both are in")
+	}
+	a.probes[1].probe.Error = "gone"
+	if !a.missing(s) {
+		t.Error("one is out, and nobody minds")
+	}
+	if other := (&pollSlot{library: lib, fn: locate.Function{Verb: locate.PollCQ, Offset: 0x800}}); a.missing(other) {
+		t.Error("another function's are taken for it")
+	}
+}

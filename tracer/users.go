@@ -1,0 +1,147 @@
+package tracer
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// users are the threads that post or poll: what of the time that they run is
+// spent on probes is what a limit is kept of.
+type users struct {
+	latest *user       // of the latest event; the reader's
+	left   atomic.Bool // latest may have been dropped
+
+	mu    sync.Mutex // the reader adds while the follower looks
+	live  map[uint32]*user
+	ended uint64 // what those ran that have ended, ns
+}
+
+const (
+	// usersMost bounds the threads whose time is looked at, those that live.
+	usersMost = 256
+	// goneFor: so long after a thread is not found any more, its end was missed, ns.
+	goneFor = uint64(paceMeter)
+)
+
+// user is a thread that posts or polls.
+type user struct {
+	tid, pid uint32
+	begin    uint64 // time of its first event, ns
+	last     uint64 // and of the latest; the reader's
+	known    bool
+	first    uint64 // ns that it had run when it was first looked at
+	ran      uint64 // since then
+	looked   uint64 // time of the latest look but the first; 0: there was none
+	gone     uint64 // when it was first not found, 0: it was
+}
+
+// note takes the thread of an event as a user, if it is of a post or poll, and
+// drops one that ends. The reader's.
+func (us *users) note(e *event.Event) {
+	switch e.Kind {
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm:
+	case event.KindTask:
+		if e.Object.Task.Event == event.TaskExited {
+			us.end(e.TID)
+		}
+		return
+	default:
+		return
+	}
+	if us.left.Load() {
+		us.left.Store(false)
+		us.latest = nil
+	}
+	if us.latest == nil || us.latest.tid != e.TID {
+		us.latest = us.add(e)
+	}
+	if us.latest != nil {
+		us.latest.last = max(us.latest.last, e.Time)
+	}
+}
+
+// add gives the user that an event is of, nil if there are too many.
+func (us *users) add(e *event.Event) *user {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	u := us.live[e.TID]
+	if u == nil && len(us.live) < usersMost {
+		u = &user{tid: e.TID, pid: e.PID, begin: e.Time}
+		if us.live == nil {
+			us.live = map[uint32]*user{}
+		}
+		us.live[e.TID] = u
+		u.look(0) // now: its probes have counted since before
+	}
+	return u
+}
+
+// end adds up what a thread that has ended ran. Whoever lives shortly is hardly
+// looked at: what it did between its first event and the latest, or since it was
+// looked at, is taken for time that it ran.
+func (us *users) end(tid uint32) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	u := us.live[tid]
+	if u == nil {
+		return
+	}
+	since := max(u.begin, u.looked)
+	us.drop(u, u.ran+u.last-min(u.last, since))
+}
+
+// drop is for one that has run so long.
+func (us *users) drop(u *user, ran uint64) {
+	us.ended += ran
+	delete(us.live, u.tid)
+	us.left.Store(true)
+}
+
+// cpu adds up what the users have run so far, ns; now is the time.
+func (us *users) cpu(now uint64) float64 {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	sum := uint64(0)
+	for _, u := range us.live {
+		switch {
+		case u.look(now):
+			u.gone = 0
+		case u.gone == 0:
+			u.gone = now
+		case now-u.gone >= goneFor:
+			us.drop(u, u.ran)
+			continue
+		}
+		sum += u.ran
+	}
+	return float64(sum + us.ended)
+}
+
+// look adds what the thread has run since it was first looked at; false: there is
+// no such thread.
+func (u *user) look(now uint64) bool {
+	ran, err := threadRan(u.pid, u.tid)
+	if err != nil {
+		return false
+	}
+	if !u.known {
+		u.known, u.first = true, ran
+	}
+	u.ran = max(u.ran, ran-min(ran, u.first))
+	u.looked = now
+	return true
+}
+
+// threadRan is how long a thread has run, ns: the first number of its schedstat.
+func threadRan(pid, tid uint32) (ns uint64, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(raw), &ns)
+	return ns, err
+}
