@@ -43,6 +43,7 @@ var oracles = []struct {
 	{"handed off late", true, handedOff},
 	{"another thread reaps late", false, reaperLate},
 	{"slow for another reaper", false, stuck("LAT_NS=4000", "SLOW_EVERY=20 SLOW_NS=50000", "oracle-threads size=4096", 3000)},
+	{"slow on an extended queue", false, stuck("LAT_NS=4000", "SLOW_EVERY=20 SLOW_NS=50000", "oracle-poller op=read depth=2 cq=ex", 3000)},
 	{"slow in unsignalled batches", false, stuck("LAT_NS=4000", "SLOW_EVERY=100 SLOW_NS=100000", "oracle-threads batch=4 depth=1 gap=20000", 3000)},
 	{"a burst in a deep queue", false, stuck("LAT_NS=200000", "SLOW_EVERY=400 BURST=4 SLOW_NS=400000", "oracle-poller depth=16", 6000)},
 	{"receives wait for their peer", false, peerWaits},
