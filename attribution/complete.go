@@ -18,8 +18,8 @@ func (e *Engine) completed(c *verbRecord) {
 	if c.emptySeen() && c.LastEmptyTID != 0 {
 		cq.polled(c.LastEmptyTID, c.LastEmpty)
 	}
-	if e.holds(c, cq) {
-		e.hold(c, cq)
+	if uncertain := e.holds(c, cq); uncertain || cq.held > 0 {
+		e.hold(c, cq, uncertain)
 		cq.latestTID = c.tid
 		return
 	}

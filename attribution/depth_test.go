@@ -86,6 +86,31 @@ func TestDepthIsNotKnownAtFirst(t *testing.T) {
 	}
 }
 
+// A completion without WQE index waits, where several threads may poll, and those
+// behind it only as long as it does. What is in flight meanwhile is not known.
+func TestDepthWhileCompletionsWait(t *testing.T) {
+	const apart = 80_000
+	tp := newTape()
+	tp.found(4)
+	for i := range uint64(1000) {
+		at := 1_000_000 + i*apart
+		tp.post(worker, at, at+1000, wr{id: i, wqe: 100 + int(i)})
+		v, flags := event.Verb{WRID: i, WQE: uint16(100 + i)}, uint32(event.CompletionWQEValid)
+		if i == 0 {
+			v.WQE, flags = 0, 0
+		}
+		tp.reap(helper, at+39_000, at+40_000, v, flags)
+	}
+	e := New(Config{})
+	for i := range tp.events {
+		e.Add(&tp.events[i])
+	}
+	q := e.Finish(&event.Context{Window: event.Window{Begin: 1, End: 1_000_000 + 1000*apart}}).Queues[0]
+	if q.DepthMax != 0 || q.DepthKnown < 1000-overlapNS/apart-10 || q.DepthKnown == 1000 {
+		t.Errorf("depth is %.1f, %d at most, known of %d of 1000", q.DepthMean, q.DepthMax, q.DepthKnown)
+	}
+}
+
 // Records of two threads may overlap: time is counted once.
 func TestGapsDoNotOverlap(t *testing.T) {
 	a := newAggregates(Config{}, nil)

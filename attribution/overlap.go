@@ -15,18 +15,17 @@ const (
 	soleReaper = 64
 )
 
-// heldCompletion waits for polls that overlap it.
+// heldCompletion waits for polls that overlap it, or for those that wait before it.
 type heldCompletion struct {
 	c        verbRecord
 	cq       *completionQueue
+	qp       *queuePair // whose send it is; nil: it is none, or of a queue pair not known
+	until    uint64     // so long for polls that overlap it; 0: its own place is certain
 	overlaps bool
 }
 
 // holds says whether the order of c among other threads' completions may be wrong.
 func (e *Engine) holds(c *verbRecord, cq *completionQueue) bool {
-	if cq.held > 0 {
-		return true
-	}
 	// Of receives the posts' indices are not known.
 	if c.flags&event.CompletionWQEValid != 0 && c.Opcode&wcReceive == 0 || c.Begin == 0 || c.Begin >= c.time {
 		return false
@@ -58,9 +57,18 @@ func (e *Engine) usesVerbs(pid, tid uint32) {
 	}
 }
 
-// hold keeps c, and marks what it overlaps.
-func (e *Engine) hold(c *verbRecord, cq *completionQueue) {
+// hold keeps c, and marks what it overlaps. While it is held, what its queue pair
+// has in flight is not known: see workQueue.depth.
+func (e *Engine) hold(c *verbRecord, cq *completionQueue, uncertain bool) {
 	h := heldCompletion{c: *c, cq: cq}
+	if uncertain {
+		h.until = c.time + overlapNS
+	}
+	if c.Opcode&wcReceive == 0 {
+		if h.qp = e.objects.completed(c.pid, c.QPNum, cq); h.qp != nil {
+			h.qp.sendQueue.held++
+		}
+	}
 	for seq := e.held.next; seq != e.held.first; seq-- {
 		other := e.held.at(seq - 1)
 		if other.c.time+overlapNS < c.time {
@@ -81,7 +89,7 @@ func (e *Engine) hold(c *verbRecord, cq *completionQueue) {
 func (e *Engine) release(t uint64) {
 	for e.held.len() > 0 {
 		h := *e.held.at(e.held.first)
-		if h.c.time+overlapNS >= t {
+		if h.until != 0 && h.until >= t {
 			return
 		}
 		if h.overlaps {
@@ -89,6 +97,9 @@ func (e *Engine) release(t uint64) {
 		}
 		e.held.pop()
 		h.cq.held--
+		if h.qp != nil {
+			h.qp.sendQueue.held--
+		}
 		e.reap(&h.c, h.cq)
 	}
 }

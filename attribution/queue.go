@@ -54,6 +54,7 @@ type workQueue struct {
 	shared   bool // an SRQ: completed in any order
 	indexed  bool // a WR with a verified WQE index was posted
 	inFlight int32
+	held     int32  // completions that wait for others: see heldCompletion
 	passedAt uint64 // when the first WR was passed over
 	blocked  bool   // a post failed for want of room since the last completion
 	sigAll   uint8  // 0, 1; 2: unknown; see noteFlag
@@ -67,12 +68,13 @@ type workQueue struct {
 
 // depthUnknown stands for the depth of a queue whose place is not proven: what
 // it holds may be completed, and what is in flight may be older than the window,
-// or may have been posted while records were lost.
+// or may have been posted while records were lost; or of one with completions that
+// are not taken yet.
 const depthUnknown = -1
 
 // depth is how many work requests are in flight.
 func (q *workQueue) depth() int32 {
-	if !q.proven() || !q.anchor.whole {
+	if !q.proven() || !q.anchor.whole || q.held > 0 {
 		return depthUnknown
 	}
 	return q.inFlight
