@@ -45,6 +45,7 @@ type backlogQP struct {
 	flight []backlogWR // oldest first
 	depth  [backlogTime + 100]int
 	gone   bool
+	ended  uint64 // when it went
 	made   uint64
 	seen   uint64 // the first post that was
 	wqe    uint16
@@ -162,7 +163,7 @@ func (w *backlogWorld) destroy() {
 	if q == nil || w.paused {
 		return
 	}
-	q.flight, q.gone = nil, true
+	q.flight, q.gone, q.ended = nil, true, w.now
 	w.object(q, event.ObjectDestroyed)
 }
 
@@ -257,19 +258,27 @@ func (w *backlogWorld) loses() {
 	w.pass(1)
 }
 
+// until when a queue pair was there.
+func (w *backlogWorld) until(q *backlogQP) uint64 {
+	if q.gone {
+		return q.ended
+	}
+	return w.now
+}
+
 // expect counts the nanoseconds of the queue pairs that holds says are meant.
 // seen is where posts and polls were seen.
-func (w *backlogWorld) expect(begin uint64, together bool, holds func(*backlogQP) bool) (b Backlog) {
+func (w *backlogWorld) expect(begin, end uint64, together bool, holds func(*backlogQP) bool) (b Backlog) {
 	var posts []backlogPost
 	for _, p := range w.posts {
 		if holds(p.qp) {
 			posts = append(posts, p)
 		}
 	}
-	b.Posted, b.WindowNS = int64(len(posts)), int64(w.now-begin)
+	b.Posted, b.WindowNS = int64(len(posts)), int64(end-begin)
 	sleeps := map[string]*Culprit{}
 	last := -1 // post that comes next, or the last one
-	for t := begin; t < w.now; t++ {
+	for t := begin; t < end; t++ {
 		for last+1 < len(posts) && posts[last+1].at <= t {
 			last++
 		}
@@ -359,13 +368,13 @@ func TestBacklogAgainstReference(t *testing.T) {
 		}
 		for _, q := range r.Queues {
 			made := w.qps[q.QPNum-0x100]
-			want := w.expect(made.made, false, func(x *backlogQP) bool { return x == made })
+			want := w.expect(made.made, w.until(made), false, func(x *backlogQP) bool { return x == made })
 			if diff := cmp.Diff(inSum(want), inSum(q.Backlog)); diff != "" {
 				t.Errorf("queue pair 0x%x: %s", q.QPNum, diff)
 			}
 		}
 		for _, p := range r.Ports {
-			want := w.expect(0, true, func(q *backlogQP) bool { return fmt.Sprintf("mlx5_%d", q.device) == p.Device })
+			want := w.expect(0, w.now, true, func(q *backlogQP) bool { return fmt.Sprintf("mlx5_%d", q.device) == p.Device })
 			if diff := cmp.Diff(inSum(want), inSum(p.Backlog)); diff != "" {
 				t.Errorf("port of %s: %s", p.Device, diff)
 			}
@@ -389,10 +398,10 @@ func TestBacklogUnseen(t *testing.T) {
 		}
 		for _, q := range r.Queues {
 			made := w.qps[q.QPNum-0x100]
-			check(fmt.Sprintf("queue pair 0x%x", q.QPNum), q.Backlog, w.expect(made.made, false, func(x *backlogQP) bool { return x == made }))
+			check(fmt.Sprintf("queue pair 0x%x", q.QPNum), q.Backlog, w.expect(made.made, w.until(made), false, func(x *backlogQP) bool { return x == made }))
 		}
 		for _, p := range r.Ports {
-			check("port of "+p.Device, p.Backlog, w.expect(0, true, func(q *backlogQP) bool { return fmt.Sprintf("mlx5_%d", q.device) == p.Device }))
+			check("port of "+p.Device, p.Backlog, w.expect(0, w.now, true, func(q *backlogQP) bool { return fmt.Sprintf("mlx5_%d", q.device) == p.Device }))
 		}
 	})
 }

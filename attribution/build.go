@@ -192,6 +192,9 @@ func (a *aggregates) describeQueues(r *Report, names *naming) []string {
 	})
 	for _, q := range states {
 		begin, end := max(window.Begin, q.qp.created), window.End
+		if q.qp.ended != 0 {
+			end = max(begin, min(end, q.qp.ended))
+		}
 		a.gapBefore(&q.backlog.gaps, &a.none, end, q.backlog.lastTID)
 		r.Queues = append(r.Queues, Queue{
 			PID: q.qp.pid, QPNum: q.qp.num, Device: q.port.name.device, Peer: validText(q.qp.peer),

@@ -250,6 +250,8 @@ func (a *aggregates) gone(qp *queuePair, t uint64) {
 	if qp.aggregate == nil {
 		return
 	}
+	own := &qp.aggregate.backlog
+	a.gapBefore(&own.gaps, &a.none, t, own.lastTID)
 	if port := &qp.aggregate.port.backlog; port.at(&qp.flow) != flowUnseen {
 		port.set(&qp.flow, flowUnseen, 0)
 		port.clear(t)

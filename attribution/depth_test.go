@@ -111,6 +111,41 @@ func TestDepthWhileCompletionsWait(t *testing.T) {
 	}
 }
 
+// A queue pair is idle only as long as it is there: until it is destroyed, or until
+// the last thread of its process ends.
+func TestIdleUntilTheEnd(t *testing.T) {
+	const window, end = 1_000_000, 600_000
+	exits := func(tp *tape, at uint64, tid uint32) {
+		tp.add(event.Event{Time: at, TID: tid, Kind: event.KindTask, Object: &event.Object{Task: &event.Task{Event: event.TaskExited}}})
+	}
+	for _, c := range []struct {
+		name string
+		ends func(tp *tape)
+		want int64
+	}{
+		{"it stays", func(*tape) {}, window},
+		{"destroyed", func(tp *tape) { tp.qp(end, event.ObjectDestroyed, nil) }, end},
+		{"its process ends", func(tp *tape) { exits(tp, end-100, worker); exits(tp, end, helper) }, end},
+		{"its process ends, the first thread last", func(tp *tape) { exits(tp, end-100, helper); exits(tp, end, worker) }, end},
+		{"another thread ends", func(tp *tape) { exits(tp, end, helper) }, window},
+		{"the first thread ends", func(tp *tape) { exits(tp, end, worker) }, window},
+	} {
+		tp := newTape()
+		tp.made()
+		tp.post(worker, 10_000, 11_000, wr{id: 1, wqe: 100})
+		tp.reap(helper, 19_000, 20_000, event.Verb{WRID: 1, WQE: 100}, event.CompletionWQEValid)
+		c.ends(tp)
+		e := New(Config{})
+		for i := range tp.events {
+			e.Add(&tp.events[i])
+		}
+		q := e.Finish(&event.Context{Window: event.Window{Begin: 1, End: 1 + window}}).Queues[0]
+		if q.WindowNS < c.want-1 || q.WindowNS > c.want || q.IdleNS < q.WindowNS-10_100 || q.IdleNS > q.WindowNS {
+			t.Errorf("%s: idle for %d of %d ns, want %d", c.name, q.IdleNS, q.WindowNS, c.want)
+		}
+	}
+}
+
 // Records of two threads may overlap: time is counted once.
 func TestGapsDoNotOverlap(t *testing.T) {
 	a := newAggregates(Config{}, nil)

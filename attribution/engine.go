@@ -27,6 +27,7 @@ type Engine struct {
 	costInPost, costTrap uint64 // ns
 
 	manyThreads map[uint32]uint64 // by process; see usesVerbs
+	headless    map[uint32]bool   // processes whose first thread has ended
 	latestUser  uint32
 
 	lossEnd uint64 // records that matching needs were being lost until then
@@ -75,6 +76,7 @@ func newEngine(cfg Config, out sink) *Engine {
 		clocks:  make(map[string]*deviceClock),
 
 		manyThreads: make(map[uint32]uint64),
+		headless:    make(map[uint32]bool),
 		costInPost:  nanoseconds(cfg.Cost.InPost),
 		costTrap:    nanoseconds(cfg.Cost.TrapNS),
 	}

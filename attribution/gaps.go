@@ -90,7 +90,7 @@ func (g *gaps) report(r *Backlog, names *naming) {
 	var list []Culprit
 	for _, s := range g.sleeps {
 		if s.used {
-			name := "asleep"
+			name := "unknown call"
 			if s.syscall >= 0 {
 				name = names.syscall(s.syscall)
 			}

@@ -109,6 +109,7 @@ func (e *Engine) atItsEnd(qp *queuePair) settlement {
 
 // retire ends a queue pair.
 func (e *Engine) retire(qp *queuePair, t uint64) {
+	qp.ended = t
 	e.closeQueue(qp, &qp.sendQueue, e.atItsEnd(qp))
 	e.closeQueue(qp, &qp.recvQueue, e.atItsEnd(qp))
 	e.out.gone(qp, t)
@@ -154,18 +155,37 @@ func (e *Engine) contextEvent(r *rareRecord) {
 
 func (e *Engine) taskEvent(r *rareRecord) {
 	if r.object.Task.Event == event.TaskExec {
-		// The process's memory was replaced: its queue pairs are gone.
-		for _, qp := range slices.Clone(e.objects.live) {
-			if qp.pid == r.pid {
-				e.retire(qp, r.time)
-			}
-		}
+		delete(e.headless, r.pid)
+		e.retireAll(r.pid, r.time) // the process's memory was replaced
 		return
 	}
 	if th := e.threads.known(r.tid); th != nil && r.object.Task.Event == event.TaskStarted {
 		e.abandon(th) // the number of a thread that ended inside a call
 	}
 	e.threads.task(r)
+	if r.object.Task.Event == event.TaskExited {
+		e.processMayEnd(r)
+	}
+}
+
+func (e *Engine) retireAll(pid uint32, t uint64) {
+	for _, qp := range slices.Clone(e.objects.live) {
+		if qp.pid == pid {
+			e.retire(qp, t)
+		}
+	}
+}
+
+// processMayEnd: with its last thread a process's queue pairs are gone, too. Threads
+// are looked at once its first one has ended: others come and go.
+func (e *Engine) processMayEnd(r *rareRecord) {
+	if r.tid == r.pid {
+		e.headless[r.pid] = true
+	}
+	if e.headless[r.pid] && !e.threads.lives(r.pid) {
+		delete(e.headless, r.pid)
+		e.retireAll(r.pid, r.time)
+	}
 }
 
 // lossEvent takes that records are missing from r.time to r.lossEnd.

@@ -93,6 +93,7 @@ type queuePair struct {
 	recvQueue workQueue
 
 	created   uint64      // 0: before the window
+	ended     uint64      // destroyed, or its process came to its end; 0: not in the window
 	aggregate *queueState // the aggregates' own
 	flow      flow        // its port's
 

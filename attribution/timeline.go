@@ -139,6 +139,16 @@ func (tl *timelines) known(tid uint32) *thread {
 	return tl.threads[tid]
 }
 
+// lives says whether a process has a thread that is not known to have ended.
+func (tl *timelines) lives(pid uint32) bool {
+	for _, th := range tl.threads {
+		if th.pid == pid && (th.spans.len() == 0 || th.spans.last().why != exited) {
+			return true
+		}
+	}
+	return false
+}
+
 // state is the thread's present state.
 func (th *thread) state() threadState {
 	if th.spans.len() == 0 {
