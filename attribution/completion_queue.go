@@ -6,6 +6,9 @@ type completionQueue struct {
 	addr uint64
 	fd   int32 // of its completion channel, -1: none or unknown
 
+	context uint64 // of its device
+	vector  uint32 // comp_vector, or vectorUnknown
+
 	channel *channel // nil: none or unknown
 
 	arms    [4]arming // the latest ones

@@ -27,7 +27,8 @@ type Engine struct {
 	costInPost, costTrap uint64 // ns
 
 	manyThreads map[uint32]uint64 // by process; see usesVerbs
-	headless    map[uint32]bool   // processes whose first thread has ended
+	armedQueues map[vectorKey]int64
+	headless    map[uint32]bool // processes whose first thread has ended
 	latestUser  uint32
 
 	lossEnd uint64 // records that matching needs were being lost until then
@@ -76,6 +77,7 @@ func newEngine(cfg Config, out sink) *Engine {
 		clocks:  make(map[string]*deviceClock),
 
 		manyThreads: make(map[uint32]uint64),
+		armedQueues: make(map[vectorKey]int64),
 		headless:    make(map[uint32]bool),
 		costInPost:  nanoseconds(cfg.Cost.InPost),
 		costTrap:    nanoseconds(cfg.Cost.TrapNS),
@@ -111,6 +113,7 @@ func (e *Engine) Finish(ctx *event.Context) *Report {
 	e.agg.pauses = &e.pauses
 	r := e.agg.finish(ctx, e.objects.all)
 	r.Sampled = e.pauses.report(ctx.Window.Begin, ctx.Window.End)
+	r.EventQueues = e.eventQueues(ctx)
 	r.WRs = e.ledger.total()
 	r.Kinds = map[string]Books{"send": e.ledger.books[side(false)], "receive": e.ledger.books[side(true)]}
 	r.Doubts = append(e.doubts(), r.Doubts...)

@@ -127,15 +127,19 @@ func (e *Engine) completionQueueEvent(r *rareRecord) {
 	k := objectKey{r.pid, a.Addr}
 	if r.object.Event == event.ObjectDestroyed || r.object.Event == event.ObjectCreated {
 		e.objects.offChannel(e.objects.cqs[k])
+		e.armedQueue(e.objects.cqs[k])
 		delete(e.objects.cqs, k)
 		e.objects.latestCQ = nil
 	}
+	if r.object.Event == event.ObjectDestroyed {
+		return
+	}
+	c := e.objects.cq(r.pid, a.Addr)
 	if r.object.Event == event.ObjectCreated {
-		e.objects.cq(r.pid, a.Addr).writings.synced = true
+		c.writings.synced, c.vector = true, a.CompVector
 	}
-	if r.object.Event != event.ObjectDestroyed {
-		e.objects.onChannel(e.objects.cq(r.pid, a.Addr), a.ChannelFD)
-	}
+	set(&c.context, a.Context)
+	e.objects.onChannel(c, a.ChannelFD)
 }
 
 func (e *Engine) contextEvent(r *rareRecord) {

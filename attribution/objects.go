@@ -151,7 +151,7 @@ func (o *objects) cq(pid uint32, addr uint64) *completionQueue {
 	k := objectKey{pid, addr}
 	c := o.cqs[k]
 	if c == nil {
-		c = &completionQueue{pid: pid, addr: addr, fd: -1}
+		c = &completionQueue{pid: pid, addr: addr, fd: -1, vector: vectorUnknown}
 		o.cqs[k] = c
 	}
 	o.latestCQ = c

@@ -37,12 +37,13 @@ type Report struct {
 	Incidents []Incident // worst first
 	Exposed   [numClasses]int64
 
-	Queues  []Queue // before the post: per QP
-	Ports   []PortReport
-	Receive []PeerWait
-	Floors  []Floor       // what the wire was split by; most used first
-	Series  []SeriesPoint // latency by class over the window
-	Slow    Slow
+	Queues      []Queue // before the post: per QP
+	Ports       []PortReport
+	EventQueues []EventQueues // of hardware; by device and vector
+	Receive     []PeerWait
+	Floors      []Floor       // what the wire was split by; most used first
+	Series      []SeriesPoint // latency by class over the window
+	Slow        Slow
 
 	Samples []Sample // for profiles; sorted
 	Sampled *Sampled // nil: all of the window was observed

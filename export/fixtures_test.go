@@ -270,6 +270,11 @@ func trainingJob() *attribution.Report {
 		{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 13e9, TracedSent: 16_600_000_000, TracedRecv: 16_000_000_000, PortSent: 29_000_000_000, PortRecv: 16_300_000_000, Backlog: together},
 		{Device: "mlx5_1", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 13e9, TracedSent: 16_600_000_000, TracedRecv: 16_000_000_000, PortSent: 16_900_000_000, PortRecv: 16_300_000_000, Backlog: together},
 	}
+	b.r.EventQueues = []attribution.EventQueues{
+		{Device: "mlx5_0", Vector: 0, Queues: 8, Line: 118, LineName: "mlx5_comp0@pci:0000:17:00.0", CPUs: "3", Vectors: 63},
+		{Device: "mlx5_1", Vector: -1, Queues: 2},
+		{Device: "mlx5_1", Vector: 5, Queues: 1, Line: 187, LineName: "mlx5_comp5@pci:0000:31:00.0", CPUs: "44-47", Vectors: 63},
+	}
 	for i := range 11 {
 		b.r.Receive = append(b.r.Receive, attribution.PeerWait{Device: "mlx5_0", Peer: "lid 4", QPNum: 0x200 + uint32(i), Wait: distribution([]int64{1_200_000, 44_000_000, 46_000_000})})
 	}

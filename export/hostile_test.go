@@ -58,6 +58,7 @@ func hostile() *attribution.Report {
 			IdleNS: second, IdleAsleep: second,
 			IdleSyscalls: []attribution.Culprit{{Name: n(1), TotalNS: second}, {Name: n(6)}}}}}
 	b.r.Ports = []attribution.PortReport{{Device: n(6), Port: 1, Backlog: b.r.Queues[0].Backlog}, {Device: n(1), Port: 2, Backlog: b.r.Queues[0].Backlog}}
+	b.r.EventQueues = []attribution.EventQueues{{Device: n(2), Queues: 2, LineName: n(3), CPUs: n(4), Vectors: 9}}
 	b.r.Receive = []attribution.PeerWait{{Peer: n(0), Wait: distribution([]int64{1})}}
 	r := b.report(c)
 	for i, who := range nasty {
@@ -94,6 +95,7 @@ func huge() *attribution.Report {
 			IdleNS: math.MaxInt64, WindowNS: math.MaxInt64, IdleRunning: math.MaxInt64, IdleUnknown: -1,
 			BytesPerSec: math.Inf(1), WRsPerSec: math.NaN()}}}
 	r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 255, RateBPS: math.MaxUint64, TracedBPS: math.NaN(), TracedSent: math.MaxInt64, TracedRecv: math.MinInt64, PortSent: math.MaxInt64, PortRecv: -1, Backlog: r.Queues[0].Backlog}}
+	r.EventQueues = []attribution.EventQueues{{Vector: math.MinInt64, Queues: -1, LineName: "\x1b[2J\n|", CPUs: "\x00", Vectors: math.MaxInt64}}
 	stack := addStack(c, math.MaxUint32, math.MaxUint64, false, "main")
 	for i, ns := range []int64{math.MaxInt64, -1, 0, 1} {
 		r.Samples = append(r.Samples, attribution.Sample{Stack: stack, PID: math.MaxUint32, Leaf: true, Cause: attribution.Cause(i + 1), Count: math.MaxInt64, NS: ns})

@@ -48,6 +48,7 @@ func newJSON(r *attribution.Report) jsonReport {
 	j.Incidents = list(r.Incidents, func(in attribution.Incident) jsonIncident { return toIncident(in, c, frames) })
 	j.Queues = list(r.Queues, toQueue)
 	j.Ports = list(r.Ports, toPort)
+	j.EventQueues = list(r.EventQueues, toEventQueues)
 	j.Receives = list(r.Receive, func(p attribution.PeerWait) jsonReceive {
 		return jsonReceive{clean(p.Device), clean(p.Peer), p.QPNum, toDistribution(p.Wait)}
 	})
@@ -196,6 +197,14 @@ func toBacklog(b attribution.Backlog) jsonBacklog {
 func toPort(p attribution.PortReport) jsonPort {
 	return jsonPort{clean(p.Device), p.Port, toBacklog(p.Backlog), p.RateBPS, finite(p.TracedBPS), p.TracedSent, p.TracedRecv,
 		known(p.PortSent), known(p.PortRecv)}
+}
+
+func toEventQueues(q attribution.EventQueues) jsonEventQueues {
+	j := jsonEventQueues{Device: clean(q.Device), Vector: known(q.Vector), Queues: q.Queues, Line: clean(q.LineName), CPUs: clean(q.CPUs), Vectors: q.Vectors}
+	if q.LineName != "" {
+		j.IRQ = &q.Line
+	}
+	return j
 }
 
 func toPoint(p attribution.SeriesPoint, c *event.Context) jsonPoint {

@@ -109,7 +109,7 @@ func TestSchemaIsComplete(t *testing.T) {
 			}
 		case nil:
 			if key := path[strings.LastIndex(path, ".")+1:]; !slices.Contains([]string{"target", "rank", "numa_node", "cpu",
-				"counted_sent_bytes", "counted_received_bytes", "sampled"}, key) {
+				"counted_sent_bytes", "counted_received_bytes", "sampled", "vector", "irq"}, key) {
 				t.Errorf("%s is null", path)
 			}
 		}

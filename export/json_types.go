@@ -37,6 +37,7 @@ type jsonReport struct {
 	Demands     map[string]int64     `json:"demands"`
 	Queues      []jsonQueue          `json:"queues"`
 	Ports       []jsonPort           `json:"ports"`
+	EventQueues []jsonEventQueues    `json:"event_queues"`
 	Receives    []jsonReceive        `json:"receives"`
 	Series      []jsonPoint          `json:"series"`
 	Doubts      []string             `json:"doubts"`
@@ -280,6 +281,16 @@ type jsonPort struct {
 	TracedRecv  int64   `json:"traced_received_bytes"`
 	CountedSent *int64  `json:"counted_sent_bytes"`
 	CountedRecv *int64  `json:"counted_received_bytes"`
+}
+
+type jsonEventQueues struct {
+	Device  string  `json:"device"`
+	Vector  *int64  `json:"vector"`
+	Queues  int64   `json:"queues"`
+	IRQ     *uint32 `json:"irq"`
+	Line    string  `json:"line"`
+	CPUs    string  `json:"cpus"`
+	Vectors int64   `json:"vectors"`
 }
 
 type jsonReceive struct {

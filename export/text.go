@@ -37,6 +37,7 @@ func Text(w io.Writer, r *attribution.Report, o TextOptions) error {
 	}
 	beforePost(p, r)
 	ports(p, r)
+	eventQueues(p, r)
 	receives(p, r)
 	doneSources(p, r)
 	doubts(p, r)
