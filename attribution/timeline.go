@@ -208,21 +208,19 @@ func (tl *timelines) switched(r *schedRecord) {
 	}
 }
 
-// arrives on the CPU. A sleep that nothing was seen to end, but just before
-// which there was a waking, was none: the waker came between the thread's
-// setting its state and its leaving the CPU.
+// arrives on the CPU. A sleep that nothing was seen to end, but before which there
+// was a waking while the thread still ran, was none: the waker came between the
+// thread's setting its state and its leaving the CPU. That may take long where an
+// interrupt, or the host of a virtual machine, holds it up there: 3.4 ms were seen.
 func (tl *timelines) arrives(th *thread, r *schedRecord) {
 	if th.state() == stateAsleep {
-		if s := th.spans.last(); th.early.time != 0 && th.early.time+justBefore >= s.begin {
+		if s := th.spans.last(); th.early.time != 0 {
 			*s = span{begin: s.begin, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: tl.keep(th, th.early)}
 		}
 	}
 	th.early.time = 0
 	tl.enter(th, span{begin: r.time, state: stateRunning, syscall: -1, cpu: int32(r.cpu)})
 }
-
-// justBefore: a waking may come so long before the switch that follows it, ns.
-const justBefore = 20_000
 
 func (tl *timelines) member(pid, tid uint32, target bool) *thread {
 	if target {

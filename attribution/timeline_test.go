@@ -176,3 +176,35 @@ func TestExitIsNoRepair(t *testing.T) {
 		t.Errorf("the thread is in state %d", th.state())
 	}
 }
+
+// TestWokenAsItLeft: a waker comes while the thread, about to sleep, is still on its CPU,
+// where it is held up for long: there is no other waking, and it waits from the switch on.
+// One that was woken so and sleeps again, until it is woken once more, does sleep.
+func TestWokenAsItLeft(t *testing.T) {
+	const ms = 1_000_000
+	for _, c := range []struct {
+		name  string
+		again uint64 // 0: never
+		state threadState
+	}{
+		{"and comes back", 0, stateRunnable},
+		{"and sleeps again", 20 * ms, stateAsleep},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tp := created()
+			tp.runs(ms, 0, worker, hog)
+			tp.wakes(2*ms, hog, worker, event.InterruptNone, 0, 0)
+			tp.sleeps(6*ms, 0, worker, 0, 0)
+			if c.again != 0 {
+				tp.wakes(c.again, hog, worker, event.InterruptNone, 0, 0)
+			}
+			tp.runs(30*ms, 0, worker, hog)
+			e, _ := tp.play(t, Config{})
+			var in threadState
+			e.threads.walk(worker, 10*ms, 11*ms, func(state threadState, _, _ uint64, _ int32) { in = state })
+			if in != c.state {
+				t.Errorf("10 ms later it is in state %d, want %d", in, c.state)
+			}
+		})
+	}
+}
