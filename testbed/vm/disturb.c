@@ -3,13 +3,16 @@
  *   vm-duty RUN_US PERIOD_US       computes for RUN_US from every PERIOD_US on, at
  *                                  real-time priority; says "ready", and at SIGTERM
  *                                  when it did: begin end, CLOCK_MONOTONIC ns
- *   vm-flood FROM TO COUNT EACH_US [TURN_US]
+ *   vm-flood FROM TO COUNT EACH_US [TURN_US [TAPS]]
  *                                  sends COUNT small UDP datagrams every EACH_US
  *                                  from one IPv4 address to another: all the time, or
- *                                  every other TURN_US, and says when as vm-duty does
+ *                                  every other TURN_US if that is not 0, and says when
+ *                                  as vm-duty does; so many packet sockets take IPv4
+ *                                  packets too, which makes each costly to receive
  * One program: its name says what it does.
  */
 #include <arpa/inet.h>
+#include <linux/if_ether.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -86,6 +89,18 @@ static void send_until(int out, long count, uint64_t each, uint64_t end)
 	}
 }
 
+/* Sockets that get all IPv4 packets received, but not those sent: nobody reads them. */
+static int tap(long taps)
+{
+	while (taps-- > 0) {
+		if (socket(AF_PACKET, SOCK_DGRAM, htons(ETH_P_IP)) < 0) {
+			perror("tap");
+			return -1;
+		}
+	}
+	return 0;
+}
+
 static int flood(const char *from, const char *to, long count, uint64_t each, uint64_t turn)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET }, b = { .sin_family = AF_INET, .sin_port = htons(9) };
@@ -119,8 +134,9 @@ int main(int argc, char **argv)
 
 	if (!strcmp(name, "vm-duty") && argc == 3)
 		return duty(atol(argv[1]) * 1000, atol(argv[2]) * 1000);
-	if (!strcmp(name, "vm-flood") && (argc == 5 || argc == 6))
-		return flood(argv[1], argv[2], atol(argv[3]), atol(argv[4]) * 1000, argc == 6 ? atol(argv[5]) * 1000 : 0);
-	fprintf(stderr, "usage: vm-duty RUN_US PERIOD_US | vm-flood FROM TO COUNT EACH_US [TURN_US]\n");
+	if (!strcmp(name, "vm-flood") && argc >= 5 && argc <= 7)
+		return tap(argc > 6 ? atol(argv[6]) : 0) ||
+		       flood(argv[1], argv[2], atol(argv[3]), atol(argv[4]) * 1000, argc > 5 ? atol(argv[5]) * 1000 : 0);
+	fprintf(stderr, "usage: vm-duty RUN_US PERIOD_US | vm-flood FROM TO COUNT EACH_US [TURN_US [TAPS]]\n");
 	return 2;
 }

@@ -7,7 +7,7 @@ import (
 
 // switched: prev leaves, next comes. "R" and "R+" (preempted) are states in
 // which prev goes on waiting for a CPU.
-func (r *Recording) switched(p *processor, cpu int, at uint64, args string) error {
+func (r *Recording) switched(cpu int, at uint64, args string) error {
 	prev, err := number(args, " prev_pid=")
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (r *Recording) switched(p *processor, cpu int, at uint64, args string) erro
 
 func (t *thread) leaves(cpu int, at uint64, runnable bool) {
 	if t.running != 0 {
-		t.runs = append(t.runs, run{interval{t.running, at}, cpu})
+		t.runs = append(t.runs, Run{t.running, at, cpu})
 	}
 	t.running, t.runnable, t.woken, t.slept = 0, 0, false, 0
 	if runnable {
@@ -47,10 +47,10 @@ func (t *thread) comes(cpu int, at uint64) {
 }
 
 // waking is where a wakeup begins; from then on the thread waits.
-func (r *Recording) waking(t *thread, at uint64, p *processor) {
+func (r *Recording) waking(t *thread, at uint64, s *stack) {
 	up := wakeup{time: at}
-	if n := len(p.open); n > 0 {
-		up.handler = p.open[n-1].origin
+	if n := len(s.open); n > 0 {
+		up.handler = s.open[n-1].origin
 	}
 	if t.running != 0 {
 		t.early = up
@@ -88,37 +88,55 @@ func (r *Recording) Waits(tid int, begin, end uint64) (out []Wait) {
 	return out
 }
 
-// OnTop is for how long handlers ran on top of a thread that was running in
-// [begin, end), ns; what is nested counts once. n is how many there were.
-func (r *Recording) OnTop(tid int, begin, end uint64) (ns uint64, n int) {
+// Tops are the handlers that ran on top of a thread that was running in
+// [begin, end), cut to it.
+func (r *Recording) Tops(tid int, begin, end uint64) (out []Top) {
 	for _, on := range r.thread(tid).runs {
-		from, until := max(on.begin, begin), min(on.end, end)
+		from, until := max(on.Begin, begin), min(on.End, end)
 		if from >= until {
 			continue
 		}
-		tops := r.cpus[on.cpu].tops
-		i, _ := slices.BinarySearchFunc(tops, from, func(top interval, t uint64) int {
-			if top.end <= t {
+		tops := r.cpus[on.CPU].stack(tid).tops
+		i, _ := slices.BinarySearchFunc(tops, from, func(top Top, t uint64) int {
+			if top.End <= t {
 				return -1
 			}
 			return 1
 		})
-		for ; i < len(tops) && tops[i].begin < until; i++ {
-			ns += min(tops[i].end, until) - max(tops[i].begin, from)
-			n++
+		for ; i < len(tops) && tops[i].Begin < until; i++ {
+			out = append(out, Top{max(tops[i].Begin, from), min(tops[i].End, until), tops[i].Name})
 		}
 	}
-	return ns, n
+	return out
+}
+
+// OnTop is for how long handlers ran on top of a thread that was running in
+// [begin, end), ns; what is nested counts once.
+func (r *Recording) OnTop(tid int, begin, end uint64) (ns uint64) {
+	for _, top := range r.Tops(tid, begin, end) {
+		ns += top.End - top.Begin
+	}
+	return ns
+}
+
+// Runs are when a thread had a CPU in [begin, end), cut to it.
+func (r *Recording) Runs(tid int, begin, end uint64) (out []Run) {
+	for _, on := range r.thread(tid).runs {
+		on.Begin, on.End = max(on.Begin, begin), min(on.End, end)
+		if on.Begin < on.End {
+			out = append(out, on)
+		}
+	}
+	return out
 }
 
 // Handled is for how long, in [begin, end), the handlers ran that woke the
-// thread in it: from their entry to the wakeup, ns. n is how many there were.
-func (r *Recording) Handled(tid int, begin, end uint64) (ns uint64, n int) {
+// thread in it: from their entry to the wakeup, ns.
+func (r *Recording) Handled(tid int, begin, end uint64) (ns uint64) {
 	for _, up := range r.thread(tid).wakes {
 		if up.handler != 0 && up.time > begin && up.time <= end {
 			ns += up.time - max(up.handler, begin)
-			n++
 		}
 	}
-	return ns, n
+	return ns
 }

@@ -17,6 +17,7 @@ var tracepoints = []string{
 	"irq_vectors/reschedule_entry", "irq_vectors/reschedule_exit",
 	"irq_vectors/call_function_entry", "irq_vectors/call_function_exit",
 	"irq_vectors/call_function_single_entry", "irq_vectors/call_function_single_exit",
+	"irq_vectors/irq_work_entry", "irq_vectors/irq_work_exit",
 }
 
 // kilobytes of each CPU's buffer.
@@ -71,11 +72,12 @@ func (r *Recorder) set(file, value string) error {
 // Record begins.
 func (r *Recorder) Record() error { return r.set("tracing_on", "1") }
 
-// Text ends the recording and gives it. That a record is missing is an error.
+// Stop ends the recording.
+func (r *Recorder) Stop() error { return r.set("tracing_on", "0") }
+
+// Text gives what was recorded until it was stopped. That a record is missing is an
+// error.
 func (r *Recorder) Text() (string, error) {
-	if err := r.set("tracing_on", "0"); err != nil {
-		return "", err
-	}
 	stats, err := filepath.Glob(filepath.Join(r.dir, "per_cpu", "cpu*", "stats"))
 	if err != nil || len(stats) == 0 {
 		return "", fmt.Errorf("the kernel's tracer has no CPUs: %v", err)

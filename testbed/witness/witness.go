@@ -27,9 +27,6 @@ type Recording struct {
 	cpus    map[int]*processor
 }
 
-// interval of time, [Begin, End) ns.
-type interval struct{ begin, end uint64 }
-
 // Wait is a stretch in which a thread was runnable and did not run.
 type Wait struct {
 	Begin, End uint64
@@ -46,7 +43,7 @@ type wakeup struct {
 }
 
 type thread struct {
-	runs  []run
+	runs  []Run
 	waits []Wait
 	wakes []wakeup
 	// since when it has been runnable or running; 0: it is neither, or not known
@@ -56,15 +53,29 @@ type thread struct {
 	early             wakeup // made since it came to its CPU
 }
 
-type run struct {
-	interval
-	cpu int
+// Run is a stretch in which a thread had a CPU.
+type Run struct {
+	Begin, End uint64
+	CPU        int
 }
 
 type processor struct {
-	open   []open
 	raised map[string]uint64 // pending softirqs: since when what raised them ran, 0: a task
-	tops   []interval        // of the outermost handlers, in order
+	on     map[int]*stack    // by the thread that handlers run on top of
+}
+
+// stack of the handlers on top of a thread, 0: of the idle task. On PREEMPT_RT it
+// may be switched out inside a softirq, and others' handlers run before that ends.
+type stack struct {
+	open []open
+	tops []Top // the outermost ones that have returned, in order
+}
+
+// Top is a handler that ran on top of a thread, and those that interrupted it, in
+// [Begin, End) ns. Name is that of its tracepoint, and its first argument.
+type Top struct {
+	Begin, End uint64
+	Name       string
 }
 
 // open is a handler that has not returned.
@@ -90,7 +101,7 @@ func Read(in io.Reader) (*Recording, error) {
 
 // columns are a command, which may hold anything, its thread, a CPU, flags, a
 // time and the tracepoint.
-var columns = regexp.MustCompile(`^ *.{1,16}-\d+ +\[(\d+)\] \S+ +(\d+)\.(\d{6}): (\w+): (.*)$`)
+var columns = regexp.MustCompile(`^ *.{1,16}-(\d+) +\[(\d+)\] \S+ +(\d+)\.(\d{6}): (\w+): (.*)$`)
 
 // line takes one record.
 func (r *Recording) line(text string) error {
@@ -98,30 +109,35 @@ func (r *Recording) line(text string) error {
 	if m == nil {
 		return errors.New("not a record of tracefs")
 	}
-	cpu, err := strconv.Atoi(m[1])
+	current, err := strconv.Atoi(m[1])
 	if err != nil {
 		return err
 	}
-	at, err := strconv.ParseUint(m[2]+m[3], 10, 64) // seconds and their six digits are microseconds
+	cpu, err := strconv.Atoi(m[2])
 	if err != nil {
 		return err
 	}
-	return r.record(cpu, at*1000, m[4], m[5])
+	at, err := strconv.ParseUint(m[3]+m[4], 10, 64) // seconds and their six digits are microseconds
+	if err != nil {
+		return err
+	}
+	return r.record(current, cpu, at*1000, m[5], m[6])
 }
 
-func (r *Recording) record(cpu int, at uint64, name, args string) error {
+func (r *Recording) record(current, cpu int, at uint64, name, args string) error {
 	p := r.cpus[cpu]
 	if p == nil {
-		p = &processor{raised: map[string]uint64{}}
+		p = &processor{raised: map[string]uint64{}, on: map[int]*stack{}}
 		r.cpus[cpu] = p
 	}
+	s := p.stack(current)
 	switch {
 	case name == "sched_switch":
-		return r.switched(p, cpu, at, args)
+		return r.switched(cpu, at, args)
 	case name == "sched_waking":
 		tid, err := number(args, " pid=")
 		if err == nil {
-			r.waking(r.thread(tid), at, p)
+			r.waking(r.thread(tid), at, s)
 		}
 		return err
 	case name == "sched_wakeup":
@@ -131,11 +147,11 @@ func (r *Recording) record(cpu int, at uint64, name, args string) error {
 		}
 		return err
 	case name == "softirq_raise":
-		p.raise(handlerOf(name, "_raise", args))
+		p.raise(s, handlerOf(name, "_raise", args))
 	case strings.HasSuffix(name, "_entry"):
-		p.enter(handlerOf(name, "_entry", args), at)
+		p.enter(s, handlerOf(name, "_entry", args), at)
 	case strings.HasSuffix(name, "_exit"):
-		p.leave(handlerOf(name, "_exit", args), at)
+		s.leave(handlerOf(name, "_exit", args), at)
 	}
 	return nil
 }
@@ -146,37 +162,46 @@ func handlerOf(name, suffix, args string) string {
 	return strings.TrimSuffix(name, suffix) + " " + which
 }
 
+func (p *processor) stack(current int) *stack {
+	s := p.on[current]
+	if s == nil {
+		s = &stack{}
+		p.on[current] = s
+	}
+	return s
+}
+
 // raise makes a softirq pending; the first time counts.
-func (p *processor) raise(name string) {
+func (p *processor) raise(s *stack, name string) {
 	if _, pending := p.raised[name]; pending {
 		return
 	}
 	p.raised[name] = 0
-	if n := len(p.open); n > 0 {
-		p.raised[name] = p.open[n-1].origin
+	if n := len(s.open); n > 0 {
+		p.raised[name] = s.open[n-1].origin
 	}
 }
 
 // enter opens a handler.
-func (p *processor) enter(name string, at uint64) {
+func (p *processor) enter(s *stack, name string, at uint64) {
 	origin := at
 	if since := p.raised[name]; since != 0 {
 		origin = since
 	}
 	delete(p.raised, name)
-	p.open = append(p.open, open{name, at, origin})
+	s.open = append(s.open, open{name, at, origin})
 }
 
 // leave closes a handler, and with it what lies above it.
-func (p *processor) leave(name string, at uint64) {
-	for i := len(p.open) - 1; i >= 0; i-- {
-		if p.open[i].name != name {
+func (s *stack) leave(name string, at uint64) {
+	for i := len(s.open) - 1; i >= 0; i-- {
+		if s.open[i].name != name {
 			continue
 		}
-		begin := p.open[i].begin
-		p.open = p.open[:i]
+		begin := s.open[i].begin
+		s.open = s.open[:i]
 		if i == 0 {
-			p.tops = append(p.tops, interval{begin, at})
+			s.tops = append(s.tops, Top{begin, at, name})
 		}
 		return
 	}

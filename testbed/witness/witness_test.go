@@ -51,14 +51,8 @@ func TestThread(t *testing.T) {
 		}
 		return ns
 	}
-	handled := func(begin, end uint64) uint64 {
-		ns, _ := r.Handled(40, begin, end)
-		return ns
-	}
-	onTop := func(begin uint64) uint64 {
-		ns, _ := r.OnTop(40, begin, end)
-		return ns
-	}
+	handled := func(begin, end uint64) uint64 { return r.Handled(40, begin, end) }
+	onTop := func(begin uint64) uint64 { return r.OnTop(40, begin, end) }
 	for _, c := range []struct {
 		what      string
 		got, want uint64

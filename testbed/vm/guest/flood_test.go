@@ -2,6 +2,7 @@ package guest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,35 +13,39 @@ import (
 )
 
 // TestFlood sends datagrams to the NIC whose interrupts the client's CPU takes, every
-// other quarter of a second: irq-on-top is more in those than in between, software is
-// not. It is one trace, as two of an emulated guest differ by more than that.
+// other quarter of a second: what its line and NET_RX run on top of the client is more
+// in those than in between. It is one trace, as two of an emulated guest differ by more
+// than that.
+//
+// That software is not more can only be asked of the kernel's tracer there, which
+// TestIndependentTruth and TestKsoftirqd do: none of a handler's time is taken for it.
+// It does grow in an emulated guest, by what no tracepoint tells: see README.md.
 func TestFlood(t *testing.T) {
 	inGuest(t)
 	takeInterrupts(t, "eth1", busyCPU)
 	var flood *process
-	got := disturbedPair(t, "ib_send_lat -x 0 -F -n 2000", func(t *testing.T, client int) {
+	got := disturbedPair(t, "ib_send_lat -x 0 -F -n 1000", func(t *testing.T, client int) {
 		bind(t, client, busyCPU)
-		flood = datagrams(t, "500", "250000")
+		flood = datagrams(t, "10", "500", "250000")
 	})
 	_ = flood.Process.Signal(unix.SIGTERM)
 	flood.wait(t)
 	calm, flooded := got.inTurns(turns(t, flood.output.String()))
-	onTop := [2]float64{calm.mean(calm.onTop), flooded.mean(flooded.onTop)}
-	software := [2]float64{calm.mean(calm.software), flooded.mean(flooded.software)}
-	said := fmt.Sprintf("a work request has %.0f ns of irq-on-top, with the flood %.0f ns; of software %.0f ns and %.0f ns; %d and %d work requests",
-		onTop[0], onTop[1], software[0], software[1], calm.n, flooded.n)
+	onTop := [2]int64{mean(calm.onTop), mean(flooded.onTop)}
+	software := [2]int64{median(calm.software), median(flooded.software)}
+	said := fmt.Sprintf("a work request has %d ns of irq-on-top by the NIC, with the flood %d ns; of software %d ns and %d ns; %d and %d work requests",
+		onTop[0], onTop[1], software[0], software[1], len(calm.onTop), len(flooded.onTop))
 	t.Log(said)
-	// Software grows a little, by what it takes to record a handler and to come back from it.
-	if grown, more := onTop[1]-onTop[0], software[1]-software[0]; 2*onTop[1] < 3*onTop[0] || more > grown {
-		t.Error("irq-on-top does not grow, or software does: " + said)
+	if 2*onTop[1] < 3*onTop[0] {
+		t.Error("irq-on-top does not grow: " + said)
 	}
-	feature("flood of interrupts", "irq-on-top %.1f times as long", onTop[1]/max(onTop[0], 1))
+	feature("flood of interrupts", "irq-on-top by the NIC %.1f times as long", float64(onTop[1])/float64(max(onTop[0], 1)))
 }
 
-// datagrams come to the client's CPU, ten each so many us, until the test is over;
-// with the length of a turn, in us, every other turn.
-func datagrams(t *testing.T, each string, turn ...string) *process {
-	flood := command(append([]string{binary(t, "vm-flood"), "10.77.0.1", "10.77.0.2", "10", each}, turn...)...)
+// datagrams come to the client's CPU until the test is over: so many, each so many us,
+// and what else vm-flood is told.
+func datagrams(t *testing.T, count, each string, more ...string) *process {
+	flood := command(append([]string{binary(t, "vm-flood"), "10.77.0.1", "10.77.0.2", count, each}, more...)...)
 	flood.start(t)
 	bind(t, flood.Process.Pid, freeCPU)
 	waitFor(t, "the flood to begin", func() bool {
@@ -50,13 +55,25 @@ func datagrams(t *testing.T, each string, turn ...string) *process {
 	return flood
 }
 
-// hosted is what some work requests took on the host, ns.
-type hosted struct {
-	n               int
-	onTop, software int64
+// hosted is what each of some work requests took on the host, ns: the NIC's handlers
+// on top of the thread, and software.
+type hosted struct{ onTop, software []int64 }
+
+func mean(of []int64) int64 {
+	var sum int64
+	for _, ns := range of {
+		sum += ns
+	}
+	return sum / int64(max(len(of), 1))
 }
 
-func (h *hosted) mean(ns int64) float64 { return float64(ns) / float64(max(h.n, 1)) }
+func median(of []int64) int64 {
+	if len(of) == 0 {
+		return 0
+	}
+	slices.Sort(of)
+	return of[len(of)/2]
+}
 
 // drained is how long after a turn its datagrams may still be handled, ns.
 const drained = 20_000_000
@@ -76,15 +93,16 @@ func (got *traced) inTurns(turns [][2]uint64) (between, in hosted) {
 				return // the first one's caches are cold
 			}
 		}
-		of.n++
+		var onTop, software int64
 		for _, s := range segments {
 			switch {
-			case s.Cause == attribution.IRQOnTop:
-				of.onTop += int64(s.End - s.Begin)
+			case s.Cause == attribution.IRQOnTop && (strings.HasPrefix(s.Who, "virtio") || s.Who == "NET_RX softirq"):
+				onTop += int64(s.End - s.Begin)
 			case s.Cause.Class() == attribution.Software:
-				of.software += int64(s.End - s.Begin)
+				software += int64(s.End - s.Begin)
 			}
 		}
+		of.onTop, of.software = append(of.onTop, onTop), append(of.software, software)
 	})
 	return between, in
 }

@@ -1,22 +1,27 @@
 package guest
 
 import (
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/testbed/witness"
 )
 
-// watching is the kernel's own tracer, twice: its instances are called at each
-// tracepoint before and after rdmatrace, which is in between by its clock. In an
-// emulated guest a record takes 2 to 12 us, and the more the colder the CPU's
-// caches, so one of them alone is off by that much at each end of an interval.
+// watching is the kernel's own tracer, four times: two of its instances are called at
+// each tracepoint before rdmatrace, two after. In an emulated guest a record takes 1 to
+// 10 us, more at a handler's begin, in cold caches, than at its end: so each sees
+// handlers shorter than the one before it, and rdmatrace those before itself.
 type watching struct{ recorders []*witness.Recorder }
 
-// watch puts the first one to its place, for threads of a program.
+// places of the recorders, in the order in which they are called.
+var places = [...]string{"first", "before", "after", "last"}
+
+// watch puts the first two to their places, for threads of a program.
 func watch(t *testing.T, tids ...int) *watching {
 	t.Helper()
 	w := &watching{}
+	w.place(t, "first", tids)
 	w.place(t, "before", tids)
 	return w
 }
@@ -35,11 +40,12 @@ func (w *watching) place(t *testing.T, name string, tids []int) {
 	w.recorders = append(w.recorders, r)
 }
 
-// record puts the second one behind rdmatrace, which is at its place by now, and
-// has both begin.
+// record puts the others behind rdmatrace, which is at its place by now, and has all
+// begin.
 func (w *watching) record(t *testing.T, tids ...int) {
 	t.Helper()
 	w.place(t, "after", tids)
+	w.place(t, "last", tids)
 	for _, r := range w.recorders {
 		if err := r.Record(); err != nil {
 			t.Fatal(err)
@@ -47,17 +53,25 @@ func (w *watching) record(t *testing.T, tids ...int) {
 	}
 }
 
-// witnesses are what they recorded.
-type witnesses []*witness.Recording
+// stop ends the recording.
+func (w *watching) stop(t *testing.T) {
+	t.Helper()
+	for _, r := range w.recorders {
+		if err := r.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
-func (w *watching) result(t *testing.T) (out witnesses) {
+// result is what they recorded, in the order of their places.
+func (w *watching) result(t *testing.T) (out []*witness.Recording) {
 	t.Helper()
 	for i, r := range w.recorders {
 		text, err := r.Text()
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { keepText(t, [...]string{".before", ".after"}[i], text) })
+		t.Cleanup(func() { keepText(t, "."+places[i], text) })
 		seen, err := witness.Read(strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +81,35 @@ func (w *watching) result(t *testing.T) (out witnesses) {
 	return out
 }
 
-// between is the mean of what they say.
-func (w witnesses) between(says func(*witness.Recording) uint64) float64 {
-	return float64(says(w[0])+says(w[1])) / 2
+// stoodNS is by how much two recorders that stand next to each other cannot differ on
+// a stretch, unless the host took the emulated CPU away between them.
+const stoodNS = 1_000_000
+
+// here is what they say of rdmatrace's place, ns. It is next to the second one's, whose
+// caches the first one has warmed; of that one, what a single record adds to a sum is
+// taken off. In front of rdmatrace that is less than what the first one's adds, and more
+// than what those add that come after: half of both.
+//
+// What lies between rdmatrace and those behind it is of no use: at a handler's end it
+// writes its record, 5 to 25 us in an emulated guest, and at its begin it does not.
+//
+// stood is for how long the host was seen to take the CPU away between recorders.
+func (j *judgement) here(says func(*witness.Recording, *stretch) uint64) (ns, stood float64) {
+	for i := range j.parts {
+		var said [len(places)]float64
+		for place, r := range j.truth {
+			said[place] = float64(says(r, &j.parts[i]))
+		}
+		ns += said[1]
+		for place := range said[1:] {
+			off := said[place] - said[place+1]
+			switch {
+			case math.Abs(off) > stoodNS:
+				stood += math.Abs(off)
+			case place != 1: // rdmatrace is in between
+				ns -= off / 2
+			}
+		}
+	}
+	return ns, stood
 }
