@@ -86,6 +86,7 @@ func newFollower(ts *targets, k *kernel, l *links) *follower {
 // then waits.
 func (f *follower) begin() {
 	f.pace.opened = monotonic()
+	f.pace.unseen.job = f.jobRan()
 	f.add(change{what: keepPace})
 	f.idle.Go(f.run)
 	for _, tg := range f.targets.list() {

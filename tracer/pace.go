@@ -33,7 +33,8 @@ type pacer struct {
 	limit float64 // share of the threads' time; 0: none
 	trap  calibrate.Result
 
-	users users
+	users  users
+	unseen unseen
 
 	opened uint64 // since when there is no pause
 	window uint64 // how long it should not be
@@ -69,7 +70,7 @@ func (p *pacer) cost(a *attacher) (sum float64) {
 
 func (f *follower) meter() {
 	p := &f.pace
-	p.now = spent{cpu: p.users.cpu(monotonic())}
+	p.now = spent{cpu: p.users.cpu(monotonic()) + p.unseen.ran(f.jobRan())}
 	for _, tg := range f.targets.list() {
 		if tg.attach != nil {
 			p.now.traps += p.cost(tg.attach)
@@ -157,6 +158,7 @@ func (p *pacer) affords() bool {
 // pause takes the probes of posts and polls out.
 func (f *follower) pause() error {
 	f.kernel.paused = true
+	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
 	f.tell(event.PauseBegin)
 	var errs []error
 	for _, tg := range f.targets.list() {
@@ -204,6 +206,7 @@ func (f *follower) goOn() error {
 		}
 	}
 	f.tell(event.PauseEnd)
+	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
 	f.meter()
 	p := &f.pace
 	p.opened, p.begun = monotonic(), p.now

@@ -101,6 +101,13 @@ func (us *users) drop(u *user, ran uint64) {
 	us.left.Store(true)
 }
 
+// gone is what those ran that have ended, ns.
+func (us *users) gone() uint64 {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	return us.ended
+}
+
 // cpu adds up what the users have run so far, ns; now is the time.
 func (us *users) cpu(now uint64) float64 {
 	us.mu.Lock()
