@@ -12,8 +12,8 @@ import (
 // users are the threads that post or poll: what of the time that they run is
 // spent on probes is what a limit is kept of.
 type users struct {
-	latest *user       // of the latest event; the reader's
-	left   atomic.Bool // latest may have been dropped
+	recent [recentThreads]recentThread // by number, so that few events take the lock; the reader's
+	left   atomic.Bool                 // there is room again, or a recent one was dropped
 
 	mu    sync.Mutex // the reader adds while the follower looks
 	live  map[uint32]*user
@@ -26,6 +26,21 @@ const (
 	// goneFor: so long after a thread is not found any more, its end was missed, ns.
 	goneFor = uint64(paceMeter)
 )
+
+// recentThreads are remembered from one event to the next: a power of two, as numbers
+// of threads that begin together follow each other.
+const recentThreads = 256
+
+// recentThread is what is known of the thread that used a place last.
+type recentThread struct {
+	tid   uint32
+	met   bool
+	user  *user  // nil if it was refused
+	ended uint64 // time of its end, 0: it was not seen to end
+}
+
+// recentOf is the place of a thread, whose latest user may be another.
+func (us *users) recentOf(tid uint32) *recentThread { return &us.recent[tid%recentThreads] }
 
 // user is a thread that posts or polls.
 type user struct {
@@ -47,6 +62,7 @@ func (us *users) note(e *event.Event) {
 	case event.KindTask:
 		if e.Object.Task.Event == event.TaskExited {
 			us.end(e.TID)
+			*us.recentOf(e.TID) = recentThread{tid: e.TID, ended: e.Time}
 		}
 		return
 	default:
@@ -54,13 +70,24 @@ func (us *users) note(e *event.Event) {
 	}
 	if us.left.Load() {
 		us.left.Store(false)
-		us.latest = nil
+		us.meetAgain()
 	}
-	if us.latest == nil || us.latest.tid != e.TID {
-		us.latest = us.add(e)
+	r := us.recentOf(e.TID)
+	if r.tid == e.TID && e.Time <= r.ended {
+		return // from the ring of another CPU, which is read later
 	}
-	if us.latest != nil {
-		us.latest.last = max(us.latest.last, e.Time)
+	if r.tid != e.TID || !r.met {
+		*r = recentThread{tid: e.TID, met: true, user: us.add(e)}
+	}
+	if r.user != nil {
+		r.user.last = max(r.user.last, e.Time)
+	}
+}
+
+// meetAgain has each recent thread looked up anew.
+func (us *users) meetAgain() {
+	for i := range us.recent {
+		us.recent[i].met, us.recent[i].user = false, nil
 	}
 }
 

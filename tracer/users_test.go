@@ -89,3 +89,52 @@ func TestLongLived(t *testing.T) {
 		t.Errorf("it ran for %.0f ns, %d before the latest look", ran, before)
 	}
 }
+
+// TestTooManyUsers: the reader refuses a thread once, not at each of its events, and
+// takes it when there is room again.
+func TestTooManyUsers(t *testing.T) {
+	var us users
+	post := func(tid uint32) {
+		us.note(&event.Event{Kind: event.KindWR, Time: 1, TID: tid, PID: noThread})
+	}
+	for i := range uint32(usersMost) {
+		post(noThread + i)
+	}
+	one, other := uint32(noThread+usersMost), uint32(noThread+usersMost+1)
+	post(one)
+	post(other)
+	us.mu.Lock() // whoever asks for it now waits forever
+	for range 3 {
+		post(one)
+		post(other)
+	}
+	us.mu.Unlock()
+	if len(us.live) != usersMost || us.live[one] != nil {
+		t.Fatalf("%d users", len(us.live))
+	}
+	us.note(&event.Event{Kind: event.KindTask, Time: 2, TID: noThread, Object: &event.Object{Task: &event.Task{Event: event.TaskExited}}})
+	if post(one); us.live[one] == nil {
+		t.Error("it is refused though there is room")
+	}
+}
+
+// TestLateEvent: an event that is read after the end of its thread makes no user;
+// one of a later thread with its number does.
+func TestLateEvent(t *testing.T) {
+	var us users
+	for _, step := range []struct {
+		event event.Event
+		live  int
+	}{
+		{event.Event{Kind: event.KindWR, Time: 10}, 1},
+		{event.Event{Kind: event.KindTask, Time: 50, Object: &event.Object{Task: &event.Task{Event: event.TaskExited}}}, 0},
+		{event.Event{Kind: event.KindCompletion, Time: 40}, 0},
+		{event.Event{Kind: event.KindCompletion, Time: 41}, 0}, // recent threads were looked up anew before
+		{event.Event{Kind: event.KindWR, Time: 60}, 1},
+	} {
+		step.event.TID, step.event.PID = noThread, noThread
+		if us.note(&step.event); len(us.live) != step.live {
+			t.Errorf("after an event of %d there are %d users", step.event.Time, len(us.live))
+		}
+	}
+}
