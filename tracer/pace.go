@@ -193,9 +193,7 @@ func (f *follower) goOn() error {
 		}
 		errs = append(errs, tg.attach.goOn())
 		for _, s := range tg.attach.polls {
-			if s.state == pollSites && tg.attach.missing(s) {
-				errs = append(errs, f.observeWhole(s, errSitesOut))
-			}
+			errs = append(errs, f.checkPutBack(s))
 		}
 		errs = append(errs, f.tryProbes(tg))
 		for _, s := range tg.attach.trials() {
@@ -281,6 +279,9 @@ func (a *attacher) goOn() error {
 	slices.SortStableFunc(a.data, byTurn)
 	// A filter may have come meanwhile.
 	if err := a.returnProbesAllowed(); err != nil {
+		for _, b := range a.data {
+			a.told(b, err)
+		}
 		return err
 	}
 	var errs []error

@@ -14,6 +14,7 @@ import (
 func (a *attacher) putBack(b *batch, without map[siteKey]bool) error {
 	file, ex, err := openLibrary(b.library, a.pid)
 	if err != nil {
+		a.told(b, err)
 		return err
 	}
 	defer file.Close()
@@ -58,6 +59,23 @@ func (a *attacher) missing(s *pollSlot) bool {
 	return slices.ContainsFunc(a.probes, func(r siteReport) bool {
 		return r.key.program == s.site() && s.owns(r.key) && r.probe.Error != ""
 	})
+}
+
+// checkPutBack leaves a poll function to its entry and its return, or returns to
+// them, if some of its sites are out: completions that pass there are seen at no
+// other, in a trial as well.
+func (f *follower) checkPutBack(s *pollSlot) error {
+	if !s.attach.missing(s) {
+		return nil
+	}
+	switch s.state {
+	case pollTrying, pollAligning: // the others on the way to pollSites are not interrupted by a pause
+		s.suspend()
+		return f.keepPoll(s, errSitesOut)
+	case pollSites:
+		return f.observeWhole(s, errSitesOut)
+	}
+	return nil
 }
 
 // pairKey is of a function, whose entry and return two programs observe.

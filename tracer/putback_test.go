@@ -25,33 +25,8 @@ func TestPutBack(t *testing.T) {
 }
 
 func putBack(t *testing.T, single bool) {
-	child := exec.Command("cat")
-	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		in.Close()
-		if err := child.Wait(); err != nil {
-			t.Errorf("the program was harmed: %v", err)
-		}
-	}()
-	cfg := Config{PIDs: []int{child.Process.Pid}, singleUprobes: single}
-	if err := cfg.setDefaults(); err != nil {
-		t.Fatal(err)
-	}
-	k, err := loadKernel(&cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.coll.Close()
-	var l links
-	defer l.close()
-	a := newAttacher(k, &l, child.Process.Pid, cfg.Host)
-	lib, offsets := libc(t, child.Process.Pid, "getpid", "getuid", "getgid")
+	a := attacherOfProgram(t, single)
+	lib, offsets := libc(t, a.pid, "getpid", "getuid", "getgid")
 	var fns locate.Functions
 	for _, o := range offsets {
 		fns = append(fns, locate.Function{Library: lib, Verb: locate.PostSend, Offset: o})
@@ -62,7 +37,6 @@ func putBack(t *testing.T, single bool) {
 	if err := a.pause(); err != nil {
 		t.Fatal(err)
 	}
-	const nowhere = 1 << 40 // behind the end of the file
 	for _, b := range a.data {
 		if b.ret {
 			b.sites[1].offset = nowhere
@@ -93,7 +67,7 @@ func putBack(t *testing.T, single bool) {
 		t.Errorf("%d links are in, not %d; missing: %q", n, want, missing)
 	}
 	// The next time it can be placed, and is.
-	err = a.pause()
+	err := a.pause()
 	for _, b := range a.data {
 		if b.ret {
 			b.sites[1].offset = offsets[1]
@@ -105,6 +79,97 @@ func putBack(t *testing.T, single bool) {
 	if n, missing := attached(); len(missing) > 0 || n < 2 {
 		t.Errorf("%d links are in; missing: %q", n, missing)
 	}
+}
+
+const nowhere = 1 << 40 // behind the end of any file
+
+// attacherOfProgram is for a program that does nothing, and has not to be harmed.
+func attacherOfProgram(t *testing.T, single bool) *attacher {
+	t.Helper()
+	child := exec.Command("cat")
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		if err := child.Wait(); err != nil {
+			t.Errorf("the program was harmed: %v", err)
+		}
+	})
+	cfg := Config{PIDs: []int{child.Process.Pid}, singleUprobes: single}
+	if err := cfg.setDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	k, err := loadKernel(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.coll.Close)
+	l := &links{}
+	t.Cleanup(func() { l.close() })
+	return newAttacher(k, l, child.Process.Pid, cfg.Host)
+}
+
+// TestSitesNotPutBack: a poll function of which a pause costs one of several sites
+// is left to its entry and its return, however far it was on the way to its sites,
+// and so it stays when the site can be placed again.
+func TestSitesNotPutBack(t *testing.T) {
+	testenv.Root(t)
+	for _, c := range []struct {
+		name  string
+		state pollState
+	}{
+		{"tried", pollTrying}, {"aligned", pollAligning}, {"observed at its sites", pollSites},
+	} {
+		t.Run(c.name, func(t *testing.T) { sitesNotPutBack(t, c.state) })
+	}
+}
+
+func sitesNotPutBack(t *testing.T, state pollState) {
+	a := attacherOfProgram(t, false)
+	f := newFollower(&targets{cfg: &Config{Log: debugLog(t)}, all: []*target{{attach: a, pidfd: -1, snap: &locate.Snapshot{}}}}, a.kernel, a.links)
+	lib, offsets := libc(t, a.pid, "getpid", "getuid", "getgid")
+	fn := locate.Function{Library: lib, Verb: locate.PollCQ, Offset: offsets[0], Vaddr: offsets[0]}
+	if _, err := a.attach(locate.Functions{fn}); err != nil {
+		t.Fatal(err)
+	}
+	s := a.polls[0]
+	s.candidates = []pollpath.Candidate{{Sites: offsets[1:]}}
+	s.state = state
+	a.kernel.polls.learn(s, pollPath{candidate: s.candidate()})
+	if state == pollSites {
+		if err := errors.Join(f.takeOut(s, s.enter()), f.takeOut(s, s.exit())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As for a path that is known from another process: in a pause nothing is placed.
+	err := f.pause()
+	err = errors.Join(err, f.attachSites(s, "known"))
+	i := slices.IndexFunc(a.data, func(b *batch) bool { return b.program == s.site() })
+	a.data[i].sites[1].offset = nowhere
+	if err := errors.Join(err, f.goOn()); err == nil {
+		t.Error("nobody is told")
+	}
+	check := func() {
+		t.Helper()
+		if s.state != pollKept || s.why != errSitesOut.Error() {
+			t.Errorf("its state is %d: %q", s.state, s.why)
+		}
+		for program, want := range map[string]bool{s.enter(): true, s.exit(): true, s.site(): false} {
+			if in := len(s.links[program]) > 0; in != want || a.has(s, program) != want {
+				t.Errorf("%s is in: %t", program, in)
+			}
+		}
+	}
+	check()
+	if err := errors.Join(f.stepPoll(s, pollStep), f.pause(), f.goOn()); err != nil {
+		t.Fatal(err)
+	}
+	check()
 }
 
 // libc is that of a process, with the offsets of some of its functions.
