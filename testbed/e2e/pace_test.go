@@ -62,6 +62,32 @@ func TestMaxOverhead(t *testing.T) {
 	}
 }
 
+// Threads that end after ten rounds, before anybody has looked at them twice, are
+// users too: there are pauses, which end, and the cost is of the time that they ran.
+func TestMaxOverheadOfShortThreads(t *testing.T) {
+	d := startDevice(t)
+	p := d.job(t, "oracle-odd kind=threads")
+	tr := attach(t, p.Process.Pid, "--max-overhead", "40%", "--empty-polls")
+	ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
+	waitEvery(t, 2*time.Second, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
+	got := tr.stop(t)
+	p.running(t)
+	got.balance(t)
+	got.addUp(t)
+	if c := got.Cost; c.OfThreads <= 0 || c.OfThreads > 2*c.Limit || c.Limit != 0.4 {
+		t.Errorf("cost: %+v", c)
+	}
+	paused := uint64(0)
+	for _, b := range pausesOf(got) {
+		paused += b.End - b.Begin
+	}
+	window := got.ctx.Window.End - got.ctx.Window.Begin
+	t.Logf("%+v; %d ms of %d ms were pauses", got.Cost, paused/1e6, window/1e6)
+	if paused < window/10 || paused > window*99/100 {
+		t.Errorf("%d ns of %d ns were pauses", paused, window)
+	}
+}
+
 // checkPaced compares what was measured with the truth. With one work request in
 // flight, its row is the first that was rung after its post began.
 func checkPaced(t *testing.T, got *traced, queues map[truth.Queue][]truth.Row) {
