@@ -6,8 +6,9 @@ type completionQueue struct {
 	addr uint64
 	fd   int32 // of its completion channel, -1: none or unknown
 
-	context uint64 // of its device
-	vector  uint32 // comp_vector, or vectorUnknown
+	context uint64       // of its device
+	vector  uint32       // comp_vector, or vectorUnknown
+	among   *armedQueues // nil: it was not armed
 
 	channel *channel // nil: none or unknown
 

@@ -38,19 +38,25 @@ func isSame(a, b *culprit) bool { return a == b || a != nil && b != nil && *a ==
 
 // culpritSet gives out culprits that are never written again, so that segments
 // point to them: most have none, and all are copied a few times. Those met lately
-// are there once, at a place that follows from the thread, line or call.
-type culpritSet struct{ recent [256]*culprit }
+// are there once, at one of two places that follow from the thread, line or call.
+type culpritSet struct{ recent [1 << culpritBits][2]*culprit }
+
+const culpritBits = 7
 
 // keep c; nil if it is nobody.
 func (s *culpritSet) keep(c culprit) *culprit {
 	if c.kind == nobody {
 		return nil
 	}
-	kept := &s.recent[(c.id+uint32(c.kind)<<5)%uint32(len(s.recent))]
-	if *kept == nil || **kept != c {
-		fresh := new(culprit) // and not &c, which would put each c on the heap
-		*fresh = c
-		*kept = fresh
+	// The top bits of a product with an odd number depend on all of the id's.
+	pair := &s.recent[(c.id+uint32(c.kind)<<16)*0x9e3779b1>>(32-culpritBits)]
+	for _, kept := range pair {
+		if kept != nil && *kept == c {
+			return kept
+		}
 	}
-	return *kept
+	fresh := new(culprit) // and not &c, which would put each c on the heap
+	*fresh = c
+	pair[1], pair[0] = pair[0], fresh
+	return fresh
 }

@@ -2,7 +2,7 @@ package attribution
 
 const (
 	// delayedWRs wait at most between the moment one teaches its floor and the
-	// moment its wire is split. Each takes about 1 KiB.
+	// moment its wire is split. Each takes about half a KiB.
 	delayedWRs = 4096
 	// settledWRs have taught a floor all that matters: its WRs wait no more. A run
 	// in which every floor has fewer is split by what all of it has taught.

@@ -29,7 +29,7 @@ func (e *Engine) demandOf(m *measured, q *workQueue, c *verbRecord) Demand {
 	switch {
 	case m.receive, m.lookedFor(c), !m.uncertain && onCPU <= promptNS && m.done >= m.postEnd:
 		return Waited
-	case q != nil && (q.blocked || m.qp.maxSendWR > 0 && q.inFlight >= int32(m.qp.maxSendWR)):
+	case q != nil && (q.blocked || m.qp.maxSendWR > 0 && q.depth() >= int32(m.qp.maxSendWR)):
 		return Dependent
 	}
 	return Unproven
@@ -41,8 +41,8 @@ func (m *measured) lookedFor(c *verbRecord) bool {
 	return c.emptySeen() && c.LastEmptyTID != 0 && c.LastEmpty >= m.postEnd
 }
 
-// heldWR is a measured WR whose demand the queue pair's next post will tell.
-type heldWR struct {
+// undemandedWR is a measured WR whose demand the queue pair's next post will tell.
+type undemandedWR struct {
 	m       measured
 	waiting bool
 }
@@ -54,15 +54,15 @@ const followUp = 20_000
 // hand gives m to the sink. If nobody was seen to need it, but it leaves the
 // queue empty, its reap may lead to the next post: it is held until then.
 func (e *Engine) hand(m *measured, q *workQueue) {
-	h := m.qp.held
+	h := m.qp.undemanded
 	e.letGo(m.qp, 0, 0)
 	if q == nil || m.receive || m.demand != Unproven || q.len() > int(m.retired)+1 {
 		e.out.add(m)
 		return
 	}
 	if h == nil {
-		h = new(heldWR)
-		m.qp.held = h
+		h = new(undemandedWR)
+		m.qp.undemanded = h
 	}
 	segments := append(h.m.segments[:0], m.segments...)
 	h.m = *m
@@ -72,7 +72,7 @@ func (e *Engine) hand(m *measured, q *workQueue) {
 
 // letGo hands on what is held of a queue pair, on which tid now posts at t.
 func (e *Engine) letGo(qp *queuePair, tid uint32, t uint64) {
-	h := qp.held
+	h := qp.undemanded
 	if h == nil || !h.waiting {
 		return
 	}

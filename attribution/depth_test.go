@@ -111,6 +111,31 @@ func TestDepthWhileCompletionsWait(t *testing.T) {
 	}
 }
 
+// Where it waits, it is measured later, when more was posted: that the queue was full
+// then says nothing.
+func TestDemandWhileCompletionsWait(t *testing.T) {
+	const apart = 80_000
+	for _, room := range []uint32{4, 64} {
+		tp := newTape()
+		tp.found(room)
+		for i := range uint64(1000) {
+			at := 1_000_000 + i*apart
+			tp.post(worker, at, at+1000, wr{id: i, wqe: 100 + int(i)})
+			reaper := uint32(helper)
+			if i%2 == 1 {
+				reaper = third
+			}
+			tp.reap(reaper, at+39_000, at+40_000, event.Verb{WRID: i}, 0)
+		}
+		_, rec := tp.play(t, Config{})
+		for _, m := range rec.wrs {
+			if m.demand == Dependent {
+				t.Fatalf("room %d: WR %d was needed by the next post", room, m.index)
+			}
+		}
+	}
+}
+
 // A queue pair is idle only as long as it is there: until it is destroyed, or until
 // the last thread of its process ends.
 func TestIdleUntilTheEnd(t *testing.T) {
@@ -126,6 +151,13 @@ func TestIdleUntilTheEnd(t *testing.T) {
 		{"it stays", func(*tape) {}, window},
 		{"destroyed", func(tp *tape) { tp.qp(end, event.ObjectDestroyed, nil) }, end},
 		{"its process ends", func(tp *tape) { exits(tp, end-100, worker); exits(tp, end, helper) }, end},
+		{"its process ends, a thread is preempted on its way", func(tp *tape) {
+			exits(tp, end-300, worker)
+			tp.sw(end-200, 0, worker, hog, event.Sched{}, event.SwitchPreempt)
+			exits(tp, end-100, helper)
+			tp.sw(end, 0, helper, hog, event.Sched{PrevState: 16}, event.SwitchPrevExited)
+			tp.sw(end, 1, worker, hog, event.Sched{PrevState: 16}, event.SwitchPrevExited)
+		}, end - 100},
 		{"its process ends, the first thread last", func(tp *tape) { exits(tp, end-100, helper); exits(tp, end, worker) }, end},
 		{"another thread ends", func(tp *tape) { exits(tp, end, helper) }, window},
 		{"the first thread ends", func(tp *tape) { exits(tp, end, worker) }, window},

@@ -27,8 +27,7 @@ type Engine struct {
 	costInPost, costTrap uint64 // ns
 
 	manyThreads map[uint32]uint64 // by process; see usesVerbs
-	armedQueues map[vectorKey]int64
-	headless    map[uint32]bool // processes whose first thread has ended
+	armedQueues map[vectorKey]*armedQueues
 	latestUser  uint32
 
 	lossEnd uint64 // records that matching needs were being lost until then
@@ -77,8 +76,7 @@ func newEngine(cfg Config, out sink) *Engine {
 		clocks:  make(map[string]*deviceClock),
 
 		manyThreads: make(map[uint32]uint64),
-		armedQueues: make(map[vectorKey]int64),
-		headless:    make(map[uint32]bool),
+		armedQueues: make(map[vectorKey]*armedQueues),
 		costInPost:  nanoseconds(cfg.Cost.InPost),
 		costTrap:    nanoseconds(cfg.Cost.TrapNS),
 	}
@@ -187,7 +185,7 @@ func (e *Engine) verb(r *verbRecord) {
 		e.entryWritten(r)
 	case event.KindArm:
 		e.threads.runs(e.threads.thread(r.pid, r.tid), r.time, r.cpu)
-		e.objects.cq(r.pid, r.CQ).arm(r.tid, r.time)
+		e.armed(e.objects.cq(r.pid, r.CQ), r)
 	}
 }
 
@@ -195,6 +193,9 @@ func (e *Engine) sched(r *schedRecord) {
 	e.tick(r.time, r.time)
 	if r.kind == event.KindSwitch {
 		e.threads.switched(r)
+		if r.flags&event.SwitchPrevExited != 0 {
+			e.processMayEnd(r.PrevPID, r.time)
+		}
 	} else {
 		e.threads.woke(r)
 	}
@@ -207,7 +208,9 @@ func (e *Engine) interrupt(r *interruptRecord) {
 
 func (e *Engine) rare(r *rareRecord) {
 	e.tick(r.time, r.time)
-	e.release(never)
+	if r.kind != event.KindTask { // threads come and go all the time
+		e.release(never)
+	}
 	switch r.kind {
 	case event.KindQP:
 		e.queuePairEvent(r)

@@ -2,7 +2,6 @@ package attribution
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/rdmatrace/rdmatrace/event"
 )
@@ -42,8 +41,8 @@ func (e *Engine) queuePairEvent(r *rareRecord) {
 	} else {
 		qp.learn(what, a)
 	}
-	e.objects.couple(qp)
 	e.nameDevice(qp, r.pid)
+	e.objects.couple(qp)
 	e.proveByState(qp, what, a, r.time)
 }
 
@@ -59,8 +58,8 @@ func (e *Engine) foundKnown(qp *queuePair, a *event.QP, pid uint32) {
 	if state != qpReset {
 		qp.state = state
 	}
-	e.objects.couple(qp)
 	e.nameDevice(qp, pid)
+	e.objects.couple(qp)
 }
 
 func (e *Engine) nameDevice(qp *queuePair, pid uint32) {
@@ -116,7 +115,7 @@ func (e *Engine) retire(qp *queuePair, t uint64) {
 	e.letGo(qp, 0, 0)
 	e.objects.remove(qp)
 	e.flights.forget(qp)
-	qp.held = nil
+	qp.undemanded = nil
 	qp.sendQueue.buf, qp.recvQueue.buf = nil, nil
 	qp.sendQueue.head, qp.sendQueue.tail = 0, 0
 	qp.recvQueue.head, qp.recvQueue.tail = 0, 0
@@ -127,7 +126,7 @@ func (e *Engine) completionQueueEvent(r *rareRecord) {
 	k := objectKey{r.pid, a.Addr}
 	if r.object.Event == event.ObjectDestroyed || r.object.Event == event.ObjectCreated {
 		e.objects.offChannel(e.objects.cqs[k])
-		e.armedQueue(e.objects.cqs[k])
+		e.disarmed(e.objects.cqs[k])
 		delete(e.objects.cqs, k)
 		e.objects.latestCQ = nil
 	}
@@ -154,41 +153,6 @@ func (e *Engine) contextEvent(r *rareRecord) {
 		if qp.pid == r.pid && qp.context == a.Addr {
 			qp.device = a.Device
 		}
-	}
-}
-
-func (e *Engine) taskEvent(r *rareRecord) {
-	if r.object.Task.Event == event.TaskExec {
-		delete(e.headless, r.pid)
-		e.retireAll(r.pid, r.time) // the process's memory was replaced
-		return
-	}
-	if th := e.threads.known(r.tid); th != nil && r.object.Task.Event == event.TaskStarted {
-		e.abandon(th) // the number of a thread that ended inside a call
-	}
-	e.threads.task(r)
-	if r.object.Task.Event == event.TaskExited {
-		e.processMayEnd(r)
-	}
-}
-
-func (e *Engine) retireAll(pid uint32, t uint64) {
-	for _, qp := range slices.Clone(e.objects.live) {
-		if qp.pid == pid {
-			e.retire(qp, t)
-		}
-	}
-}
-
-// processMayEnd: with its last thread a process's queue pairs are gone, too. Threads
-// are looked at once its first one has ended: others come and go.
-func (e *Engine) processMayEnd(r *rareRecord) {
-	if r.tid == r.pid {
-		e.headless[r.pid] = true
-	}
-	if e.headless[r.pid] && !e.threads.lives(r.pid) {
-		delete(e.headless, r.pid)
-		e.retireAll(r.pid, r.time)
 	}
 }
 
@@ -234,6 +198,7 @@ func (e *Engine) late(ev *event.Event) {
 	case event.KindSwitch, event.KindWaking:
 		e.threads.lost(ev.Time, e.now)
 	case event.KindQP:
+		e.release(never)
 		if ev.Object.Event == event.ObjectFound && e.objects.queuePair(ev.PID, ev.Object.QP.Addr) == nil ||
 			ev.Object.Event == event.ObjectModified {
 			e.queuePairEvent(&r)

@@ -100,7 +100,7 @@ type queuePair struct {
 	sameNumber *queuePair   // another one of its process with this number
 	connected  *queuePair   // the peer, where it is of this trace, too
 	clock      *deviceClock // of its device, once a CQE had a time stamp
-	held       *heldWR
+	undemanded *undemandedWR
 	flightKey  flightKey // of the latest WR located
 	flight     *flightKind
 }

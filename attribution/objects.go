@@ -121,6 +121,7 @@ func (o *objects) link(q *queuePair) {
 // remove forgets a queue pair's address and number.
 func (o *objects) remove(q *queuePair) {
 	q.gone = true
+	q.uncouple()
 	if i := slices.Index(o.live, q); i >= 0 {
 		o.live = slices.Delete(o.live, i, i+1)
 	}
@@ -256,15 +257,15 @@ func set[T comparable](to *T, from T) {
 }
 
 // couple notes of two queue pairs of the trace that they are connected to each
-// other. Numbers are a host's own: both also name one port as their peer's, which
-// then is the port of both.
+// other. Numbers are a device's own: both are of one, and both name one port as
+// their peer's, which then is the port of both.
 func (o *objects) couple(q *queuePair) {
 	q.uncouple()
 	if q.destNum == 0 || peerHost(q.peer) == "" {
 		return
 	}
 	for _, p := range o.live {
-		if p.num == q.destNum && p.destNum == q.num && peerHost(p.peer) == peerHost(q.peer) {
+		if p.num == q.destNum && p.destNum == q.num && p.device == q.device && peerHost(p.peer) == peerHost(q.peer) {
 			p.uncouple()
 			q.connected, p.connected = p, q
 			return

@@ -30,6 +30,9 @@ func (e *Engine) holds(c *verbRecord, cq *completionQueue) bool {
 	if c.flags&event.CompletionWQEValid != 0 && c.Opcode&wcReceive == 0 || c.Begin == 0 || c.Begin >= c.time {
 		return false
 	}
+	if cq.held > 0 {
+		return true
+	}
 	if cq.reaps++; cq.latestTID != c.tid && cq.latestTID != 0 {
 		cq.shared = true
 	}
@@ -57,25 +60,17 @@ func (e *Engine) usesVerbs(pid, tid uint32) {
 	}
 }
 
-// hold keeps c, and marks what it overlaps. While it is held, what its queue pair
+// hold keeps c. While it is held, what its queue pair
 // has in flight is not known: see workQueue.depth.
 func (e *Engine) hold(c *verbRecord, cq *completionQueue, uncertain bool) {
 	h := heldCompletion{c: *c, cq: cq}
 	if uncertain {
 		h.until = c.time + overlapNS
+		e.overlap(&h)
 	}
 	if c.Opcode&wcReceive == 0 {
 		if h.qp = e.objects.completed(c.pid, c.QPNum, cq); h.qp != nil {
 			h.qp.sendQueue.held++
-		}
-	}
-	for seq := e.held.next; seq != e.held.first; seq-- {
-		other := e.held.at(seq - 1)
-		if other.c.time+overlapNS < c.time {
-			break
-		}
-		if other.cq == cq && other.c.tid != c.tid && other.c.time >= c.Begin {
-			other.overlaps, h.overlaps = true, true
 		}
 	}
 	if e.held.full() {
@@ -83,6 +78,19 @@ func (e *Engine) hold(c *verbRecord, cq *completionQueue, uncertain bool) {
 	}
 	e.held.push(h)
 	cq.held++
+}
+
+// overlap marks h, and what it overlaps of those whose place is uncertain, too.
+func (e *Engine) overlap(h *heldCompletion) {
+	for seq := e.held.next; seq != e.held.first; seq-- {
+		other := e.held.at(seq - 1)
+		if other.c.time+overlapNS < h.c.time {
+			break
+		}
+		if other.until != 0 && other.cq == h.cq && other.c.tid != h.c.tid && other.c.time >= h.c.Begin {
+			other.overlaps, h.overlaps = true, true
+		}
+	}
 }
 
 // release pairs the held completions that nothing can overlap any more at t.

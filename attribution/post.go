@@ -63,7 +63,7 @@ func beginOf(r *verbRecord) uint64 {
 func (e *Engine) newPending(r *verbRecord, q *workQueue) pending {
 	p := pending{
 		wrID: r.WRID, postBegin: beginOf(r), stack: r.Stack, index: q.next,
-		tid: r.tid, call: r.Call, bytes: r.Bytes, depth: int32(q.len()),
+		tid: r.tid, call: r.Call, bytes: r.Bytes, depth: max(int32(q.len())-q.held, 0),
 		wqe: r.WQE, cpu: r.cpu, place: r.Index, opcode: r.Opcode,
 		chainBytes: uint64(r.Bytes), chained: 1, shape: shapeOf(r),
 	}

@@ -54,6 +54,7 @@ type thread struct {
 	early    wake        // came while it ran, since it came to the CPU last
 	tops     ring[onTop] // in the order of their ends
 	call     openCall
+	exiting  bool
 }
 
 const (
@@ -66,16 +67,17 @@ const (
 // timelines are the pasts of all threads of the targets, and of the CPUs on
 // which they waited.
 type timelines struct {
-	threads  map[uint32]*thread
-	latest   *thread
-	cpus     []ring[occupant]
-	origin   uint64 // time of the first event
-	started  bool
-	calls    waitCalls
-	gaps     ring[gap]
-	culprits culpritSet
-	ended    []endedThread // in the order of their ends
-	need     func() uint64 // the oldest time that somebody may still ask about
+	threads   map[uint32]*thread
+	processes map[uint32]*process
+	latest    *thread
+	cpus      []ring[occupant]
+	origin    uint64 // time of the first event
+	started   bool
+	calls     waitCalls
+	gaps      ring[gap]
+	culprits  culpritSet
+	ended     []endedThread // in the order of their ends
+	need      func() uint64 // the oldest time that somebody may still ask about
 
 	repaired int64  // threads seen running while their timeline had them elsewhere
 	unknown  uint64 // ns asked about that are not known any more
@@ -111,9 +113,10 @@ type gap struct{ begin, end uint64 }
 
 func newTimelines(arch string) *timelines {
 	return &timelines{
-		threads: make(map[uint32]*thread),
-		calls:   newWaitCalls(arch),
-		need:    func() uint64 { return 0 },
+		threads:   make(map[uint32]*thread),
+		processes: make(map[uint32]*process),
+		calls:     newWaitCalls(arch),
+		need:      func() uint64 { return 0 },
 	}
 }
 
@@ -124,7 +127,8 @@ func (tl *timelines) thread(pid, tid uint32) *thread {
 	}
 	th := tl.threads[tid]
 	if th == nil {
-		th = &thread{pid: pid, tid: tid}
+		th = new(thread)
+		tl.begins(th, pid, tid)
 		tl.threads[tid] = th
 	}
 	tl.latest = th
@@ -137,16 +141,6 @@ func (tl *timelines) known(tid uint32) *thread {
 		return th
 	}
 	return tl.threads[tid]
-}
-
-// lives says whether a process has a thread that is not known to have ended.
-func (tl *timelines) lives(pid uint32) bool {
-	for _, th := range tl.threads {
-		if th.pid == pid && (th.spans.len() == 0 || th.spans.last().why != exited) {
-			return true
-		}
-	}
-	return false
 }
 
 // state is the thread's present state.
@@ -248,6 +242,7 @@ func (tl *timelines) leaves(th *thread, r *schedRecord) {
 	}
 	tl.enter(th, s)
 	if s.why == exited {
+		tl.exits(th)
 		tl.ends(th, r.time)
 	}
 }
@@ -297,7 +292,7 @@ func (tl *timelines) task(r *rareRecord) {
 	case event.TaskStarted:
 		// wake_up_new_task makes it runnable; sched_waking is not hit.
 		th := tl.thread(r.pid, r.tid)
-		*th = thread{pid: r.pid, tid: r.tid}
+		tl.begins(th, r.pid, r.tid)
 		tl.enter(th, span{begin: r.time, state: stateRunnable, why: woken, syscall: -1, cpu: -1})
 	case event.TaskFound:
 		th := tl.thread(r.pid, r.tid)
@@ -305,7 +300,9 @@ func (tl *timelines) task(r *rareRecord) {
 			tl.enter(th, span{begin: r.time, state: stateAsleep, syscall: -1, cpu: -1})
 		}
 	case event.TaskExited:
-		if th := tl.known(r.tid); th != nil && th.state() != stateAsleep {
+		th := tl.thread(r.pid, r.tid)
+		tl.exits(th)
+		if th.state() != stateAsleep {
 			tl.enter(th, span{begin: r.time, state: stateAsleep, why: exited, syscall: -1, cpu: -1})
 			tl.ends(th, r.time)
 		}

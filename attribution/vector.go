@@ -12,9 +12,9 @@ import (
 // EventQueues are the completion queues of a device that were armed and share a
 // completion vector.
 type EventQueues struct {
-	Device string
-	Vector int64 // as given to ibv_create_cq; -1: it was not seen
-	Queues int64
+	Device string // empty: unknown
+	Vector int64  // as given to ibv_create_cq; -1: it was not seen
+	Queues int64  // at one time, at most
 	// The vector's interrupt line, as far as its name tells: LineName is empty if not.
 	Line     uint32
 	LineName string
@@ -34,26 +34,42 @@ const (
 	vectorsMost   = 1 << 12
 )
 
-// armedQueue counts a completion queue that comes to its end, if it was armed.
-func (e *Engine) armedQueue(c *completionQueue) {
-	if c == nil || c.armed == 0 {
+// armedQueues are those of a vector.
+type armedQueues struct{ now, most int64 }
+
+// armed takes a KindArm.
+func (e *Engine) armed(c *completionQueue, r *verbRecord) {
+	c.arm(r.tid, r.time)
+	if c.armed > 1 {
 		return
 	}
 	k := vectorKey{e.objects.contexts[objectKey{c.pid, c.context}], -1}
 	if c.vector < vectorsMost {
 		k.vector = int64(c.vector)
 	}
-	e.armedQueues[k]++
+	if e.armedQueues[k] == nil {
+		e.armedQueues[k] = new(armedQueues)
+	}
+	c.among = e.armedQueues[k]
+	c.among.now++
+	c.among.most = max(c.among.most, c.among.now)
 }
 
-// eventQueues of hardware: what a software device raises is not on a vector.
-func (e *Engine) eventQueues(ctx *event.Context) (list []EventQueues) {
-	for _, c := range e.objects.cqs {
-		e.armedQueue(c)
+// disarmed says that a completion queue is no more; c may be nil.
+func (e *Engine) disarmed(c *completionQueue) {
+	if c != nil && c.among != nil {
+		c.among.now--
+		c.among = nil
 	}
+}
+
+// eventQueues of hardware: what a software device raises is not on a vector. Of
+// those whose device is not known it is not known either.
+func (e *Engine) eventQueues(ctx *event.Context) (list []EventQueues) {
+	some := slices.ContainsFunc(ctx.Devices, func(d event.Device) bool { return !d.Software })
 	for k, n := range e.armedQueues {
-		if isHardware(ctx, k.device) {
-			q := EventQueues{Device: k.device, Vector: k.vector, Queues: n}
+		if isHardware(ctx, k.device) || k.device == "" && some {
+			q := EventQueues{Device: k.device, Vector: k.vector, Queues: n.most}
 			q.handledBy(ctx.IRQs)
 			list = append(list, q)
 		}

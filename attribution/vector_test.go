@@ -8,7 +8,7 @@ import (
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
-// Queues that were armed are counted by vector, those that are gone too; the line
+// Queues that were armed are counted by vector, as many as there were at a time; the line
 // is the one that mlx5 named after the vector.
 func TestEventQueues(t *testing.T) {
 	tp := newTape()
@@ -32,11 +32,15 @@ func TestEventQueues(t *testing.T) {
 	cq(event.ObjectCreated, 0x100, 0x10, 3) // another one at its address
 	arm(0x100)
 	arm(0x100)
+	cq(event.ObjectCreated, 0x110, 0x10, 3)
+	arm(0x110)
 	cq(event.ObjectCreated, 0x200, 0x10, 4) // polled only
 	cq(event.ObjectFound, 0x300, 0x20, vectorUnknown)
 	arm(0x300)
 	cq(event.ObjectCreated, 0x400, 0x30, 0) // a software device
 	arm(0x400)
+	cq(event.ObjectCreated, 0x500, 0x40, 1) // of who knows what
+	arm(0x500)
 	ctx := &event.Context{
 		Devices: []event.Device{{Name: "mlx5_0"}, {Name: "mlx5_1"}, {Name: "rxe0", Software: true}},
 		IRQs: []event.IRQ{
@@ -51,6 +55,7 @@ func TestEventQueues(t *testing.T) {
 		e.Add(&tp.events[i])
 	}
 	want := []EventQueues{
+		{Vector: 1, Queues: 1},
 		{Device: "mlx5_0", Vector: 3, Queues: 2, Line: 43, LineName: "mlx5_comp3@pci:0000:03:00.0", CPUs: "5", Vectors: 2},
 		{Device: "mlx5_1", Vector: -1, Queues: 1, Vectors: 1},
 	}

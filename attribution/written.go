@@ -114,9 +114,18 @@ func (w *writings) take(c *verbRecord) (it writing, ok bool) {
 }
 
 // takeAt gives the entry at the place of a completion. All before it was reaped.
+// Entries lie in the order of their places, but for those that two CPUs wrote at once.
 func (w *writings) takeAt(c *verbRecord) (it writing, ok bool) {
 	w.synced = false
-	for seq := w.entries.first; seq != w.entries.next; seq++ {
+	if w.entries.len() == 0 {
+		return it, false
+	}
+	first := w.entries.at(w.entries.first).at
+	near, found := search(&w.entries, placeOf(first+int64(c.Entry-uint16(first))), (*writing).place)
+	if !found {
+		near = w.entries.first
+	}
+	for seq := max(near, w.entries.first+overtaken) - overtaken; seq != w.entries.next && seq <= near+overtaken; seq++ {
 		p := w.entries.at(seq)
 		if p.taken || p.begin > c.time || !p.is(c) || c.Entry-uint16(p.at) >= p.entries {
 			continue
@@ -131,6 +140,11 @@ func (w *writings) takeAt(c *verbRecord) (it writing, ok bool) {
 	}
 	return it, false
 }
+
+func (w *writing) place() uint64 { return placeOf(w.at) }
+
+// placeOf keeps the order of places that may lie before the first one seen.
+func placeOf(at int64) uint64 { return uint64(at) + 1<<63 }
 
 // remove takes one of the entries out.
 func (w *writings) remove(p *writing) writing {

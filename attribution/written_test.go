@@ -174,3 +174,26 @@ func TestWritten(t *testing.T) {
 		})
 	}
 }
+
+// A completion is looked for where its place is: not among all entries that were
+// written, and among those that two CPUs wrote at once.
+func TestTakeAtPlace(t *testing.T) {
+	const place = 4
+	var w writings
+	for i := range int64(10_000) {
+		if w.entries.full() {
+			w.entries.grow()
+		}
+		w.entries.push(writing{begin: uint64(i), end: uint64(i) + 1, wrID: uint64(i), at: i * place, entries: place})
+	}
+	for _, c := range []struct {
+		entry int64
+		wrID  uint64
+		found bool
+	}{{7000, 7000, true}, {7000, 7000, false}, {8000, 1, false}, {7001, 7001, true}, {9999, 9999, true}, {9000, 9000, false}} {
+		v := verbRecord{stamp: stamp{time: 1 << 20, flags: event.CompletionEntryValid}, Verb: event.Verb{WRID: c.wrID, Entry: uint16(c.entry * place)}}
+		if it, ok := w.takeAt(&v); ok != c.found || ok && it.wrID != c.wrID {
+			t.Errorf("entry %d: found %t, %d", c.entry, ok, it.wrID)
+		}
+	}
+}
