@@ -125,7 +125,7 @@ func (e *Engine) shuffle(h *heldCompletion) {
 	n := 0
 	for seq := e.held.first; seq != e.held.next; seq++ {
 		other := e.held.at(seq)
-		if other.cq != h.cq || other.c.QPNum != h.c.QPNum {
+		if other.until == 0 || other.cq != h.cq || other.c.QPNum != h.c.QPNum {
 			continue
 		}
 		if !other.overlaps {
