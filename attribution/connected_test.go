@@ -45,8 +45,8 @@ func TestPeerChanges(t *testing.T) {
 	own, other := o.add(1, 0x1000, 5), o.add(1, 0x2000, 6)
 	for q, dest := range map[*queuePair]uint32{own: 6, other: 5} {
 		q.learn(event.ObjectModified, &event.QP{AttrMask: attrDestNum | attrAV, DestNum: dest, DLID: 1})
+		o.couple(q)
 	}
-	o.couple(other)
 	if own.connected != other || other.connected != own {
 		t.Fatal("two that name each other are not connected")
 	}

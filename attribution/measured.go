@@ -99,6 +99,7 @@ type queuePair struct {
 
 	sameNumber *queuePair   // another one of its process with this number
 	connected  *queuePair   // the peer, where it is of this trace, too
+	paired     pairKey      // by which it is found for that
 	clock      *deviceClock // of its device, once a CQE had a time stamp
 	undemanded *undemandedWR
 	flightKey  flightKey // of the latest WR located

@@ -27,9 +27,10 @@ type objects struct {
 	allSRQs  []*sharedQueue       // in the order of appearance
 	contexts map[objectKey]string // device names
 	channels map[channelKey]*channel
-	used     map[numberKey]uint32 // how often a number was given out
-	all      []*queuePair         // in the order of appearance
-	live     []*queuePair         // of these, those not gone
+	used     map[numberKey]uint32     // how often a number was given out
+	pairs    map[pairKey][]*queuePair // the live ones that know their peer
+	all      []*queuePair             // in the order of appearance
+	live     []*queuePair             // of these, those not gone
 
 	recent   [recentQueues]*queuePair // looked up lately, at a place that follows from the address
 	latestCQ *completionQueue         // looked up last
@@ -57,6 +58,7 @@ func newObjects() objects {
 		contexts: make(map[objectKey]string),
 		channels: make(map[channelKey]*channel),
 		used:     make(map[numberKey]uint32),
+		pairs:    make(map[pairKey][]*queuePair),
 	}
 }
 
@@ -121,7 +123,7 @@ func (o *objects) link(q *queuePair) {
 // remove forgets a queue pair's address and number.
 func (o *objects) remove(q *queuePair) {
 	q.gone = true
-	q.uncouple()
+	o.unpair(q)
 	if i := slices.Index(o.live, q); i >= 0 {
 		o.live = slices.Delete(o.live, i, i+1)
 	}
@@ -260,17 +262,38 @@ func set[T comparable](to *T, from T) {
 // other. Numbers are a device's own: both are of one, and both name one port as
 // their peer's, which then is the port of both.
 func (o *objects) couple(q *queuePair) {
-	q.uncouple()
+	o.unpair(q)
 	if q.destNum == 0 || peerHost(q.peer) == "" {
 		return
 	}
-	for _, p := range o.live {
-		if p.num == q.destNum && p.destNum == q.num && p.device == q.device && peerHost(p.peer) == peerHost(q.peer) {
+	q.paired = pairKey{q.num, q.destNum}
+	o.pairs[q.paired] = append(o.pairs[q.paired], q)
+	for _, p := range o.pairs[pairKey{q.destNum, q.num}] {
+		if p.device == q.device && peerHost(p.peer) == peerHost(q.peer) {
 			p.uncouple()
 			q.connected, p.connected = p, q
 			return
 		}
 	}
+}
+
+// pairKey are a queue pair's number and its peer's.
+type pairKey struct{ num, dest uint32 }
+
+// unpair forgets whom q is connected to.
+func (o *objects) unpair(q *queuePair) {
+	q.uncouple()
+	if q.paired == (pairKey{}) {
+		return
+	}
+	list := o.pairs[q.paired]
+	if i := slices.Index(list, q); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if o.pairs[q.paired] = list; len(list) == 0 {
+		delete(o.pairs, q.paired)
+	}
+	q.paired = pairKey{}
 }
 
 func (q *queuePair) uncouple() {

@@ -21,7 +21,8 @@ const (
 type orderer struct {
 	out       recordHandler
 	watermark uint64
-	newest    uint64   // the largest time seen
+	newest    uint64 // the largest time seen
+	started   bool
 	frontier  uint64   // number of the first bucket not yet handed out
 	buckets   []bucket // a ring, indexed by bucket number
 	held      int
@@ -109,10 +110,10 @@ func (o *orderer) add(ev *event.Event) arrival {
 	if ev.Time >= maxTime || isBroken(ev) {
 		return arrivedBroken
 	}
+	if !o.started {
+		o.started, o.frontier = true, (t-min(t, o.watermark))>>bucketShift
+	}
 	if t > o.newest {
-		if o.newest == 0 {
-			o.frontier = (t - min(t, o.watermark)) >> bucketShift
-		}
 		o.newest = t
 		o.advance((t - min(t, o.watermark)) >> bucketShift)
 	}

@@ -80,14 +80,15 @@ func (e *Engine) hold(c *verbRecord, cq *completionQueue, uncertain bool) {
 	cq.held++
 }
 
-// overlap marks h, and what it overlaps of those whose place is uncertain, too.
+// overlap marks h, and what it overlaps of those whose place is uncertain, too:
+// of what came before, what had not returned when h's poll began.
 func (e *Engine) overlap(h *heldCompletion) {
 	for seq := e.held.next; seq != e.held.first; seq-- {
 		other := e.held.at(seq - 1)
-		if other.c.time+overlapNS < h.c.time {
+		if other.c.time < h.c.Begin || other.c.time+overlapNS < h.c.time {
 			break
 		}
-		if other.until != 0 && other.cq == h.cq && other.c.tid != h.c.tid && other.c.time >= h.c.Begin {
+		if other.until != 0 && other.cq == h.cq && other.c.tid != h.c.tid {
 			other.overlaps, h.overlaps = true, true
 		}
 	}

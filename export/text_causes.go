@@ -75,11 +75,18 @@ func mergeCauses(causes []attribution.CauseTotal) (merged []attribution.CauseTot
 		m.TotalNS, m.Count, m.Who = m.TotalNS+c.TotalNS, m.Count+c.Count, append(m.Who, c.Who...)
 	}
 	for _, m := range merged {
-		sort.SliceStable(m.Who, func(i, j int) bool { return m.Who[i].TotalNS > m.Who[j].TotalNS })
+		sort.SliceStable(m.Who, func(i, j int) bool {
+			if x, y := isRest(m.Who[i]), isRest(m.Who[j]); x != y {
+				return y // what is left is the last, however much
+			}
+			return m.Who[i].TotalNS > m.Who[j].TotalNS
+		})
 	}
 	sort.SliceStable(merged, func(i, j int) bool { return merged[i].TotalNS > merged[j].TotalNS })
 	return merged
 }
+
+func isRest(c attribution.Culprit) bool { return c.Name == otherCulprits }
 
 // culpritList writes the worst ones and their shares of total.
 func culpritList(who []attribution.Culprit, total int64, most int) string {

@@ -60,7 +60,11 @@ func intoWindow(r *attribution.Report, at uint64) string {
 }
 
 func wrLine(w attribution.WR) string {
-	s := fmt.Sprintf("%s #%d, %s, qp %s", cleanOr(w.Op, "operation"), w.Index, size(w.Bytes), hex(uint64(w.QPNum)))
+	number := ""
+	if w.Index >= 0 { // else its post was not seen
+		number = fmt.Sprintf(" #%d", w.Index)
+	}
+	s := fmt.Sprintf("%s%s, %s, qp %s", cleanOr(w.Op, "operation"), number, size(w.Bytes), hex(uint64(w.QPNum)))
 	if w.Peer != "" {
 		s += " to " + clean(w.Peer)
 	}

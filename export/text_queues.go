@@ -174,12 +174,12 @@ func portRemark(port attribution.PortReport) string {
 	all := float64(max(port.PortSent, 0)) + float64(max(port.PortRecv, 0))
 	for _, way := range []struct {
 		traced, counter int64
-		name            string
-	}{{port.TracedSent, port.PortSent, "sent"}, {port.TracedRecv, port.PortRecv, "received"}} {
+		name, passive   string
+	}{{port.TracedSent, port.PortSent, "sent", "READs"}, {port.TracedRecv, port.PortRecv, "received", "WRITEs and SENDs"}} {
 		more := way.counter - max(way.traced, 0)
 		if more > fewPortBytes && float64(more) > unexplainedShare*all {
-			return fmt.Sprintf("%s were %s that no traced work request explains: other processes use the port, or queue pairs bypass the library",
-				byteCount(more), way.name)
+			return fmt.Sprintf("%s were %s that no traced work request explains: %s of the peers, other processes, or queue pairs that bypass the library",
+				byteCount(more), way.name, way.passive)
 		}
 	}
 	return ""

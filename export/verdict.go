@@ -188,8 +188,12 @@ func idleness(r *attribution.Report) string {
 	if len(all) > 1 {
 		subject = "Even the busiest port had nothing in flight for"
 	}
-	return fmt.Sprintf("%s %s of the window; meanwhile its posting thread was mostly %s.", subject,
-		percent(float64(b.IdleNS), float64(b.WindowNS)), idleDoing(b))
+	whole := "the window"
+	if r.Sampled != nil {
+		whole = "what was observed of the window"
+	}
+	return fmt.Sprintf("%s %s of %s; meanwhile its posting thread was mostly %s.", subject,
+		percent(float64(b.IdleNS), float64(b.WindowNS)), whole, idleDoing(b))
 }
 
 func idleShare(b attribution.Backlog) float64 { return float64(b.IdleNS) / float64(b.WindowNS) }

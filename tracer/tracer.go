@@ -286,6 +286,7 @@ func (t *Tracer) shut() error {
 		return err
 	}
 	t.window.End = monotonic()
+	t.devices.End()
 	t.steal = facts.Steal() - t.steal
 	return nil
 }
@@ -301,6 +302,7 @@ func (t *Tracer) open(sink func(*event.Event) error) error {
 	if err := t.kernel.setOpen(true); err != nil {
 		return err
 	}
+	t.devices.Begin() // to prepare took its time
 	if err := t.kernel.findTasks(); err != nil {
 		t.notes = append(t.notes, "what the threads did when the trace began is unknown: "+err.Error())
 	}

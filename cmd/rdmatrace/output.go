@@ -21,6 +21,7 @@ type outputs struct {
 	mu     sync.Mutex // abort comes from the signal handler
 	files  map[string]*output
 	over   bool
+	input  os.FileInfo // of what is read, which may not be replaced; nil: nothing, or not a file
 }
 
 // output is one file: written under a temporary name beside its own, or
@@ -35,6 +36,17 @@ type output struct {
 
 func newOutputs(stdout io.Writer) *outputs {
 	return &outputs{stdout: stdout, files: map[string]*output{}}
+}
+
+// keep the file that in reads from being replaced.
+func (o *outputs) keep(in io.Reader) {
+	f, ok := in.(*os.File)
+	if !ok {
+		return
+	}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		o.input = info
+	}
 }
 
 // open opens the files of flags, but makes those that are to be replaced beside
@@ -69,6 +81,9 @@ func (o *outputs) take(out *output) (err error) {
 		if out.target != "" && out.target == other.target {
 			return fmt.Errorf("%s is the same file", other.flag)
 		}
+	}
+	if info, err := os.Stat(out.target); err == nil && o.input != nil && os.SameFile(info, o.input) {
+		return errors.New("it is the file to be reported")
 	}
 	if out.target != "" {
 		if out.file, err = createBeside(out.target); err != nil {

@@ -18,10 +18,6 @@ func (c *command) report() error {
 	_, sig := watchSignals(context.Background(), false, outs.abort)
 	defer sig.stop()
 	defer outs.abort()
-	if err := outs.open(c.outputFlags()); err != nil {
-		return err
-	}
-
 	in := c.stdin
 	if c.input != "-" {
 		f, err := os.Open(c.input)
@@ -30,6 +26,10 @@ func (c *command) report() error {
 		}
 		defer f.Close()
 		in = f
+	}
+	outs.keep(in)
+	if err := outs.open(c.outputFlags()); err != nil {
+		return err
 	}
 	r, note, err := analyse(in)
 	if err != nil {
@@ -68,7 +68,7 @@ func analyse(in io.Reader) (r *attribution.Report, note string, err error) {
 	}
 	ctx := rd.Context()
 	if rd.Cut() {
-		if ctx == nil && n == 0 {
+		if n == 0 {
 			return nil, "", errors.New("the file is cut off before its first record")
 		}
 		note = fmt.Sprintf("the file is cut off; the summary covers the %d records before the cut", n)

@@ -25,8 +25,9 @@ type Devices struct {
 type device struct {
 	event.Device
 	tree *tree
-	dir  string // class/infiniband/NAME
-	real string // the directory of the function it is on, without links
+	dir  string                    // class/infiniband/NAME
+	real string                    // the directory of the function it is on, without links
+	stop map[int]map[string]uint64 // by port: the counters when the window ended; nil: it has not
 }
 
 // SnapshotDevices reads the devices called names (all, if names is nil) under
@@ -67,16 +68,44 @@ func (d *Devices) Close() error {
 	return nil
 }
 
-// Finish reads the counters again and returns the devices with both values. A
-// counter that can be read no more is left out, with a note. It may be called
-// more than once; the latest reading counts.
+// Begin reads the counters anew: what they counted before is forgotten.
+func (d *Devices) Begin() {
+	for _, dev := range d.devices {
+		for i := range dev.Ports {
+			values := dev.counters(dev.Ports[i].Number)
+			for j := range dev.Ports[i].Counters {
+				c := &dev.Ports[i].Counters[j]
+				if v, ok := values[c.Name]; ok {
+					c.Start, c.Stop = v, v
+				}
+			}
+		}
+	}
+}
+
+// End reads the counters for Finish.
+func (d *Devices) End() {
+	for _, dev := range d.devices {
+		dev.stop = make(map[int]map[string]uint64)
+		for _, port := range dev.Ports {
+			dev.stop[port.Number] = dev.counters(port.Number)
+		}
+	}
+}
+
+// Finish returns the devices with both values of their counters: those at the end
+// are of End, or of now. A counter that can be read no more is left out, with a
+// note. It may be called more than once.
 func (d *Devices) Finish() []event.Device {
 	var out []event.Device
 	for _, dev := range d.devices {
 		c := dev.Device
 		c.Ports = slices.Clone(dev.Ports)
 		for i := range c.Ports {
-			stop := dev.counters(c.Ports[i].Number)
+			stop, ended := dev.stop[c.Ports[i].Number]
+			if !ended {
+				stop = dev.counters(c.Ports[i].Number)
+			}
 			c.Ports[i].Counters = d.pair(dev, c.Ports[i], stop)
 		}
 		out = append(out, c)

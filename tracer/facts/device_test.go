@@ -50,6 +50,22 @@ func TestDevice(t *testing.T) {
 	}
 }
 
+// What was counted before the window and after it does not count.
+func TestCountersOfTheWindow(t *testing.T) {
+	root := plant(t, mlx5Tree)
+	d := SnapshotDevices([]string{root}, nil)
+	defer d.Close()
+	counts := func(value string) { set(t, root, mlx5Port+"counters/port_xmit_data", value+"\n") }
+	counts("2000")
+	d.Begin()
+	counts("3000")
+	d.End()
+	counts("9000")
+	if got := d.Finish()[0].Ports[0].Counters[2]; got.Start != 2000 || got.Stop != 3000 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A counter that has gone at the end has no difference.
 func TestCounterGone(t *testing.T) {
 	root := plant(t, mlx5Tree)

@@ -11,10 +11,12 @@ import (
 
 // Capabilities, by their bit in CapEff (include/uapi/linux/capability.h).
 const (
-	capSysPtrace = 19
-	capSysAdmin  = 21
-	capPerfmon   = 38
-	capBPF       = 39
+	capSysPtrace     = 19
+	capDACOverride   = 1
+	capDACReadSearch = 2
+	capSysAdmin      = 21
+	capPerfmon       = 38
+	capBPF           = 39
 )
 
 // permitted: this process may load programs, attach them and read the target.
@@ -31,13 +33,14 @@ func (f *Facts) permitted(host Host) error {
 	has := func(c uint) bool { return have>>c&1 != 0 }
 	var missing []string
 	for _, need := range []struct {
-		bit    uint
-		name   string
-		byRoot bool
+		bit  uint
+		name string
+		or   uint // stands in for it
 	}{
-		{capBPF, "CAP_BPF", true}, {capPerfmon, "CAP_PERFMON", true}, {capSysPtrace, "CAP_SYS_PTRACE", false},
+		{capBPF, "CAP_BPF", capSysAdmin}, {capPerfmon, "CAP_PERFMON", capSysAdmin},
+		{capSysPtrace, "CAP_SYS_PTRACE", capSysPtrace}, {capDACReadSearch, "CAP_DAC_READ_SEARCH", capDACOverride},
 	} {
-		if !has(need.bit) && !(need.byRoot && has(capSysAdmin)) {
+		if !has(need.bit) && !has(need.or) {
 			missing = append(missing, need.name)
 		}
 	}

@@ -92,7 +92,7 @@ func fakeMachine(t *testing.T, other ...string) Host {
 // TestPreflightProblems: each problem gives its own error, which says what was
 // tried on what and what can be done.
 func TestPreflightProblems(t *testing.T) {
-	noBPF, noPtrace, noPerf, onlyAdmin := "0000000000000000", "000001fffff7ffff", "000001bfffdfffff", "0000000000280000"
+	noBPF, noPtrace, noPerf, onlyAdmin := "0000000000000000", "000001fffff7ffff", "000001bfffdfffff", "0000000000280004"
 	elf32 := "\x7fELF\x01\x01\x01" + strings.Repeat("\x00", 60)
 	tests := []struct {
 		name    string
@@ -110,7 +110,9 @@ func TestPreflightProblems(t *testing.T) {
 		{"kernel thread", []string{"proc/4194381/stat", "4194381 (kworker/0:1) I 2 0 0 0 -1 69238880 0\n"}, KernelThread, nil,
 			[]string{"process 4194381 (job)", "kernel thread"}},
 		{"no capability", []string{"proc/self/status", "CapEff:\t" + noBPF + "\n"}, NotPermitted,
-			[]string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE"}, []string{"CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE", "as root"}},
+			[]string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}, []string{"CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH", "as root"}},
+		{"three of four", []string{"proc/self/status", "CapEff:\t000000c000080000\n"}, NotPermitted,
+			[]string{"CAP_DAC_READ_SEARCH"}, []string{"setcap cap_dac_read_search=ep"}},
 		{"root without ptrace", []string{"proc/self/status", "CapEff:\t" + noPtrace + "\n"}, NotPermitted,
 			[]string{"CAP_SYS_PTRACE"}, []string{"needs CAP_SYS_PTRACE:"}},
 		{"neither perfmon nor admin", []string{"proc/self/status", "CapEff:\t" + noPerf + "\n"}, NotPermitted,
