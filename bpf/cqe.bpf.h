@@ -43,20 +43,24 @@ static __always_inline __u32 cq_produced(struct rxe_cq *cq)
 	return BPF_CORE_READ(cq, queue, buf, producer_index);
 }
 
-/* Keeps with the CQ where its ring is: a resize gives it another. */
+/*
+ * Keeps with the CQ how its ring is found, if a state of it was made.  Not where it
+ * is: a resize gives it another, and entries that were not read move there.
+ */
 static __always_inline void cq_entries(struct rxe_cq *cq)
 {
 	struct cq_state *s = cq_state_in(cq_handle(cq), cq_owner(cq));
 	struct rxe_queue *queue = BPF_CORE_READ(cq, queue);
-	__u64 buf = (__u64)BPF_CORE_READ(queue, buf);
+	__u64 ring_at = (__u64)queue + bpf_core_field_offset(struct rxe_queue, buf);
 
-	if (!s || !buf)
+	if (!s || !queue || s->ring_at == ring_at)
 		return;
 	s->entry_shift = BPF_CORE_READ(queue, log2_elem_size);
-	s->entry_mask = BPF_CORE_READ(queue, index_mask);
-	s->consumer = buf + bpf_core_field_offset(struct rxe_queue_buf, consumer_index);
+	s->mask_at = (__u64)queue + bpf_core_field_offset(struct rxe_queue, index_mask);
+	s->consumer_at = bpf_core_field_offset(struct rxe_queue_buf, consumer_index);
+	s->entries_at = bpf_core_field_offset(struct rxe_queue_buf, data);
 	barrier();
-	s->entries = buf + bpf_core_field_offset(struct rxe_queue_buf, data);
+	s->ring_at = ring_at;
 }
 
 SEC("fentry/rxe_cq_post")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Completion entries that the kernel writes, as the NIC is software: a ring that
- * kernel and library share, with the indices of both.  Its addresses are the
- * kernel's, taken from its own structures whenever it writes an entry (see
+ * kernel and library share, with the indices of both.  It is found from the
+ * kernel's own structures, which are those of a CQ as long as there is one (see
  * cqe.bpf.h), so nothing private of a library is needed.  The target may write
  * the ring: what is read there is masked, and compared only.
  */
@@ -27,22 +27,32 @@ static __always_inline __u16 entry_part(__u32 places, __u32 mask)
 	return ((__u64)places << 16) / ((__u64)mask + 1);
 }
 
-/* The consumer's index of a CQ whose entries the kernel writes. */
-static __always_inline bool entries_consumed(struct cq_state *s, __u32 *consumed)
+/* A ring as it is now. */
+struct entry_ring {
+	__u64 at;
+	__u32 mask;
+	__u32 consumed;	/* the consumer's index */
+};
+
+/* That of a CQ whose entries the kernel writes. false: it is none, or cannot be read. */
+static __always_inline bool entry_ring_read(struct cq_state *s, struct entry_ring *r)
 {
-	return s && s->entries && !bpf_probe_read_kernel(consumed, sizeof(*consumed), (void *)s->consumer);
+	return s && s->ring_at && !bpf_probe_read_kernel(&r->at, sizeof(r->at), (void *)s->ring_at) &&
+	       !bpf_probe_read_kernel(&r->mask, sizeof(r->mask), (void *)s->mask_at) &&
+	       !bpf_probe_read_kernel(&r->consumed, sizeof(r->consumed), (void *)(r->at + s->consumer_at));
 }
 
 /* The entry that was consumed last. false: not known. */
 static __always_inline bool entry_last(struct cq_state *s, __u64 *address, __u16 *place)
 {
-	__u32 consumed;
+	struct entry_ring r;
+	__u32 last;
 
-	if (!entries_consumed(s, &consumed))
+	if (!entry_ring_read(s, &r))
 		return false;
-	consumed = (consumed - 1) & s->entry_mask;
-	*address = s->entries + ((__u64)consumed << (s->entry_shift & 31));
-	*place = entry_part(consumed, s->entry_mask);
+	last = (r.consumed - 1) & r.mask;
+	*address = r.at + s->entries_at + ((__u64)last << (s->entry_shift & 31));
+	*place = entry_part(last, r.mask);
 	return true;
 }
 

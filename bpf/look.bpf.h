@@ -60,13 +60,6 @@ static __always_inline struct thread *looking_thread(__u32 pid)
 	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
 }
 
-static __always_inline struct cq_state *looked_after(__u64 cq, __u32 pid)
-{
-	struct object_key key = { .object = cq, .pid = pid };
-
-	return bpf_map_lookup_elem(&cqs, &key);
-}
-
 /* Looks at all queues from which the current thread takes completions.  A global function, see post_send_one. */
 __noinline int look_around(void)
 {
@@ -77,7 +70,7 @@ __noinline int look_around(void)
 	if (!t)
 		return 0;
 	for (i = 0; i < LOOKS && t->looks[i]; i++) {
-		s = looked_after(t->looks[i], pid);
+		s = cq_state_in(t->looks[i], pid);
 		if (!s)
 			continue;
 		if (s->slot)
@@ -112,7 +105,7 @@ __noinline int look_on(void)
 	if (!t || !t->look_latest)
 		return 0;
 	now = bpf_ktime_get_ns();
-	s = looked_after(t->look_latest, pid);
+	s = cq_state_in(t->look_latest, pid);
 	if (!s || now - s->last_poll > LOOK_RECENT)
 		return 0;
 	if (now - t->look_came > LOOK_EVERY && now - t->look_longer > LOOK_LONGER_EVERY) {

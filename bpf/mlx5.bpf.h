@@ -103,10 +103,11 @@ struct cq_state {
 	__u32 slot;		/* of the poll function whose sites report it, + 1; 0: none do */
 	__u32 pad;
 	/* A ring that the kernel writes, see entry.bpf.h. */
-	__u64 entries;		/* its entries, in the kernel's addresses; 0: unknown, or there is none */
-	__u64 consumer;		/* u32, the consumer's index */
+	__u64 ring_at;		/* where the kernel has its address; 0: unknown, or there is none */
+	__u64 mask_at;		/* and u32, how many entries there are, a power of two, less 1 */
+	__u16 entries_at;	/* offset of the entries in the ring */
+	__u16 consumer_at;	/* and of u32, the consumer's index */
 	__u32 entry_shift;	/* the logarithm of an entry's size */
-	__u32 entry_mask;	/* how many there are, a power of two, less 1 */
 };
 
 struct {
@@ -116,9 +117,21 @@ struct {
 	__type(value, struct cq_state);
 } cqs SEC(".maps");
 
+/* That of a CQ of any process, NULL: there is none. */
 static __always_inline struct cq_state *cq_state_in(__u64 cq, __u32 pid)
 {
 	struct object_key key = { .object = cq, .pid = pid };
+
+	return bpf_map_lookup_elem(&cqs, &key);
+}
+
+/*
+ * That of a CQ of the process that runs.  Only what a process does itself makes
+ * one, before it destroys the CQ: the kernel may write an entry after that.
+ */
+static __always_inline struct cq_state *cq_state_of(__u64 cq)
+{
+	struct object_key key = { .object = cq, .pid = current_tgid() };
 	struct cq_state *s = bpf_map_lookup_elem(&cqs, &key);
 	struct cq_state none = {};
 
@@ -132,9 +145,14 @@ static __always_inline struct cq_state *cq_state_in(__u64 cq, __u32 pid)
 	return s;
 }
 
-static __always_inline struct cq_state *cq_state_of(__u64 cq)
+/* A new CQ, whatever was known of one that had its address. */
+static __always_inline void cq_state_new(__u64 cq)
 {
-	return cq_state_in(cq, current_tgid());
+	struct object_key key = { .object = cq, .pid = current_tgid() };
+	struct cq_state none = {};
+
+	if (bpf_map_update_elem(&cqs, &key, &none, BPF_ANY))
+		count(COUNT_CQ_STATE);
 }
 
 /* The end of a 64-byte CQE, struct mlx5_cqe64 of the public mlx5dv.h; big endian. */

@@ -220,6 +220,7 @@ int init_cq_enter(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
+	cq_state_new(PT_REGS_PARM1(ctx));
 	out_open_urgent(&o);
 	rec = cq_reserve(&o, OBJECT_CREATED, PT_REGS_PARM1(ctx));
 	if (!rec)
@@ -279,7 +280,7 @@ int destroy_cq_enter(struct pt_regs *ctx)
 	rec = cq_reserve(&o, OBJECT_DESTROYED, key.object);
 	if (rec)
 		out_submit(&o, rec);
-	/* Not there if it was never polled. */
+	/* Not there if it was made before the trace and never polled. */
 	bpf_map_delete_elem(&cqs, &key);
 	return 0;
 }

@@ -216,7 +216,7 @@ int poll_exit(struct pt_regs *ctx)
 	}
 	if (!s)
 		return 0;
-	if (s->entries)
+	if (s->ring_at)
 		poll_written(t->poll.slot);
 	if (n == 0)
 		__sync_fetch_and_add(&s->empty_polls, 1);

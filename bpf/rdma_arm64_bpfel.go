@@ -190,10 +190,11 @@ type RdmaCqState struct {
 	Synced       uint32
 	Slot         uint32
 	Pad          uint32
-	Entries      uint64
-	Consumer     uint64
+	RingAt       uint64
+	MaskAt       uint64
+	EntriesAt    uint16
+	ConsumerAt   uint16
 	EntryShift   uint32
-	EntryMask    uint32
 }
 
 type RdmaCqeCall struct {

@@ -92,15 +92,15 @@ static __always_inline void poll_written(__u32 number)
 /* The consumer's index of a CQ, and which of its bits count. */
 static __always_inline bool trial_consumed(struct pt_regs *ctx, __u64 cq, __u32 *consumed, __u32 *mask)
 {
-	struct cq_state *s;
+	struct entry_ring ring;
 
 	*mask = ~0;
 	if (cq_consumed(cq_layout(ctx), cq, consumed))
 		return true;
-	s = cq_state_of(cq);
-	if (!entries_consumed(s, consumed))
+	if (!entry_ring_read(cq_state_of(cq), &ring))
 		return false;
-	*mask = s->entry_mask;
+	*consumed = ring.consumed;
+	*mask = ring.mask;
 	return true;
 }
 

@@ -252,11 +252,34 @@ func (k *kernel) addTarget(pid uint32, hold bool) error {
 	return nil
 }
 
-// removeTarget undoes addTarget, except for the bit, which others may share.
+// removeTarget undoes addTarget for a process that has ended, except for the bit,
+// which others may share; and forgets the queues that it left to the kernel to destroy.
 func (k *kernel) removeTarget(pid uint32) error {
 	err := k.coll.Maps[bpf.RdmaMapTargets].Delete(pid)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("remove target %d: %w", pid, err)
+	}
+	queues := k.coll.Maps[bpf.RdmaMapCqs]
+	var left []bpf.RdmaObjectKey
+	var key bpf.RdmaObjectKey
+	var state bpf.RdmaCqState
+	each := queues.Iterate()
+	for each.Next(&key, &state) {
+		if key.Pid == pid {
+			left = append(left, key)
+		}
+	}
+	err = each.Err()
+	if errors.Is(err, ebpf.ErrIterationAborted) {
+		err = nil // others' queues come and go; what is missed takes a place, no more
+	}
+	for _, key := range left {
+		if e := queues.Delete(key); !errors.Is(e, ebpf.ErrKeyNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("forget the queues of target %d: %w", pid, err)
 	}
 	return nil
 }
