@@ -23,7 +23,7 @@ struct chain {
 #define SOFTIRQS 10	/* NR_SOFTIRQS */
 
 /* A softirq whose thread was switched out inside it, see softirq_leaves. */
-struct held {
+struct switched_out {
 	__u32 tid;	/* 0: a free slot */
 	__u32 pad;
 	__u64 since;
@@ -31,7 +31,7 @@ struct held {
 	struct chain led;
 };
 
-#define HELD 4	/* one for each CPU, but since 6.18 their lock can be left out (PREEMPT_RT_NEEDS_BH_LOCK) */
+#define SWITCHED_OUT 4	/* one for each CPU, but since 6.18 their lock can be left out (PREEMPT_RT_NEEDS_BH_LOCK) */
 
 struct cpu_state {
 	__u64 since;	/* the latest switch */
@@ -45,7 +45,7 @@ struct cpu_state {
 	__u32 pad2;
 	struct chain led[INTERRUPT_NEST];	/* to each of them; 0 links to a free slot */
 	struct chain raised[SOFTIRQS];		/* what raised a pending softirq first */
-	struct held held[HELD];
+	struct switched_out switched_out[SWITCHED_OUT];
 };
 
 struct {
@@ -67,10 +67,10 @@ static __always_inline struct interrupt_state *interrupt_slot(struct cpu_state *
 	return &c->interrupt[i & (INTERRUPT_NEST - 1)];
 }
 
-static __always_inline struct held *held_slot(struct cpu_state *c, __u32 i)
+static __always_inline struct switched_out *switched_out_slot(struct cpu_state *c, __u32 i)
 {
 	barrier_var(i);
-	return &c->held[i & (HELD - 1)];
+	return &c->switched_out[i & (SWITCHED_OUT - 1)];
 }
 
 static __always_inline struct cpu_state *cpu_here(void)

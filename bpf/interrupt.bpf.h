@@ -128,41 +128,41 @@ static __always_inline void interrupt_exit(enum interrupt_kind kind, __u32 vec, 
 static __always_inline void softirq_leaves(struct cpu_state *c, struct task_struct *prev, __u64 now)
 {
 	struct interrupt_state *s = interrupt_slot(c, 0);
-	struct held *h;
+	struct switched_out *out;
 	__u32 i;
 
 	if (!c->depth || s->kind != INTERRUPT_SOFTIRQ || !BPF_CORE_READ(prev, softirq_disable_cnt))
 		return;
-	for (i = 0; i < HELD; i++) {
-		h = held_slot(c, i);
-		if (h->tid)
+	for (i = 0; i < SWITCHED_OUT; i++) {
+		out = switched_out_slot(c, i);
+		if (out->tid)
 			continue;
-		h->tid = prev->pid;
-		h->since = now;
-		h->interrupt = *s;
-		__builtin_memcpy(&h->led, &c->led[0], sizeof(h->led));
+		out->tid = prev->pid;
+		out->since = now;
+		out->interrupt = *s;
+		__builtin_memcpy(&out->led, &c->led[0], sizeof(out->led));
 		return;
 	}
-	count(COUNT_INTERRUPT_DEPTH);
+	count(COUNT_SOFTIRQS_OUT);
 }
 
 static __always_inline void softirq_comes_back(struct cpu_state *c, struct task_struct *next, __u64 now)
 {
 	struct interrupt_state *s;
-	struct held *h;
+	struct switched_out *out;
 	__u32 i;
 
-	for (i = 0; i < HELD; i++) {
-		h = held_slot(c, i);
-		if (!h->tid || h->tid != (__u32)next->pid)
+	for (i = 0; i < SWITCHED_OUT; i++) {
+		out = switched_out_slot(c, i);
+		if (!out->tid || out->tid != (__u32)next->pid)
 			continue;
-		h->tid = 0;
+		out->tid = 0;
 		if (!BPF_CORE_READ(next, softirq_disable_cnt))
 			return; /* its end was missed */
 		s = interrupt_slot(c, 0);
-		*s = h->interrupt;
-		s->nested += now - h->since;
-		__builtin_memcpy(&c->led[0], &h->led, sizeof(h->led));
+		*s = out->interrupt;
+		s->nested += now - out->since;
+		__builtin_memcpy(&c->led[0], &out->led, sizeof(out->led));
 		c->depth = 1;
 		return;
 	}

@@ -104,12 +104,13 @@ const (
 	RdmaCounterCOUNT_WQE_UNFIT       RdmaCounter = 14
 	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 15
 	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 16
-	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 17
-	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 18
-	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 19
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 20
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 21
-	RdmaCounterCOUNTERS              RdmaCounter = 22
+	RdmaCounterCOUNT_SOFTIRQS_OUT    RdmaCounter = 17
+	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 18
+	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 19
+	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 20
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 21
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 22
+	RdmaCounterCOUNTERS              RdmaCounter = 23
 )
 
 type RdmaCpuState struct {
@@ -143,7 +144,7 @@ type RdmaCpuState struct {
 		IdleSince uint64
 		Link      [4]RdmaWakerLink
 	}
-	Held [4]struct {
+	SwitchedOut [4]struct {
 		_         structs.HostLayout
 		Tid       uint32
 		Pad       uint32
@@ -405,7 +406,7 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [22]uint64
+	Counter [23]uint64
 	Dropped [17]struct {
 		_     structs.HostLayout
 		Count uint64

@@ -21,6 +21,7 @@ enum counter {
 	COUNT_WQE_UNFIT,	/* brackets whose WQEs were not where they had been learned to be */
 	COUNT_CQ_STATE,		/* no state for a CQ: its empty polls are unknown */
 	COUNT_INTERRUPT_DEPTH,	/* interrupts nested too deep */
+	COUNT_SOFTIRQS_OUT,	/* softirqs whose thread was switched out, too many to follow */
 	COUNT_INTERRUPT_STRAY,	/* interrupt ends without their begin, after the gate */
 	COUNT_STACK_CUT,	/* stack snapshots that could not be read */
 	COUNT_SITES_FULL,	/* calls from sites whose stack was not taken: there are too many */

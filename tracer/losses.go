@@ -85,6 +85,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_WQE_UNFIT:       "posts whose send queue entries did not fit",
 	bpf.RdmaCounterCOUNT_CQ_STATE:        "completion queues without state",
 	bpf.RdmaCounterCOUNT_INTERRUPT_DEPTH: "interrupts nested too deep",
+	bpf.RdmaCounterCOUNT_SOFTIRQS_OUT:    "switched out softirqs not followed",
 	bpf.RdmaCounterCOUNT_INTERRUPT_STRAY: "interrupt ends without begin",
 	bpf.RdmaCounterCOUNT_STACK_CUT:       "stacks unreadable",
 	bpf.RdmaCounterCOUNT_SITES_FULL:      "calls whose stack was not taken",
