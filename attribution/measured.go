@@ -2,8 +2,8 @@ package attribution
 
 // measured is one work request whose latency has been cut into segments: what
 // the engine hands to the aggregates. It is reused for the next one, so the
-// aggregates copy what they keep, and swap its segments for others. It holds no strings: names are resolved
-// when the Report is made.
+// aggregates copy what they keep, and swap its segments for others. It holds no
+// strings: names are resolved when the Report is made.
 type measured struct {
 	qp       *queuePair
 	index    int64 // place in the QP's send or receive queue since the window began

@@ -60,8 +60,8 @@ func (e *Engine) usesVerbs(pid, tid uint32) {
 	}
 }
 
-// hold keeps c. While it is held, what its queue pair
-// has in flight is not known: see workQueue.depth.
+// hold keeps c. While it is held, what its queue pair has in flight is not known:
+// see workQueue.depth.
 func (e *Engine) hold(c *verbRecord, cq *completionQueue, uncertain bool) {
 	h := heldCompletion{c: *c, cq: cq}
 	if uncertain {

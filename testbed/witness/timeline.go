@@ -91,20 +91,16 @@ func (r *Recording) Waits(tid int, begin, end uint64) (out []Wait) {
 // Tops are the handlers that ran on top of a thread that was running in
 // [begin, end), cut to it.
 func (r *Recording) Tops(tid int, begin, end uint64) (out []Top) {
-	for _, on := range r.thread(tid).runs {
-		from, until := max(on.Begin, begin), min(on.End, end)
-		if from >= until {
-			continue
-		}
+	for _, on := range r.Runs(tid, begin, end) {
 		tops := r.cpus[on.CPU].stack(tid).tops
-		i, _ := slices.BinarySearchFunc(tops, from, func(top Top, t uint64) int {
+		i, _ := slices.BinarySearchFunc(tops, on.Begin, func(top Top, t uint64) int {
 			if top.End <= t {
 				return -1
 			}
 			return 1
 		})
-		for ; i < len(tops) && tops[i].Begin < until; i++ {
-			out = append(out, Top{max(tops[i].Begin, from), min(tops[i].End, until), tops[i].Name})
+		for ; i < len(tops) && tops[i].Begin < on.End; i++ {
+			out = append(out, Top{max(tops[i].Begin, on.Begin), min(tops[i].End, on.End), tops[i].Name})
 		}
 	}
 	return out
