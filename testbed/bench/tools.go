@@ -70,8 +70,9 @@ func (b *bench) script() (string, error) {
 
 // observer is a tool that traces the client.
 type observer struct {
-	cmd *exec.Cmd
-	out *output
+	cmd  *exec.Cmd
+	out  *output
+	deaf bool // it may forget an interrupt
 }
 
 // output is what it prints.
@@ -94,8 +95,9 @@ func (o *output) String() string {
 
 // observeWith starts a tool and waits until it is ready, to judge by what it printed.
 func (b *bench) observeWith(ctx context.Context, ready func(out string) bool, argv ...string) (*observer, error) {
+	deaf := argv[0] == "bpftrace"
 	argv = append([]string{"taskset", "-c", otherCPU}, argv...)
-	t := &observer{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &output{}}
+	t := &observer{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), out: &output{}, deaf: deaf}
 	t.cmd.Stdout, t.cmd.Stderr = io.Writer(t.out), t.out
 	if err := t.cmd.Start(); err != nil {
 		return nil, err
@@ -118,20 +120,38 @@ func (t *observer) pid() int { return t.cmd.Process.Pid }
 
 // stop interrupts the tool and waits until its probes are out. bpftrace looks
 // whether it was interrupted and then waits for events: an interrupt in between
-// is forgotten, and those that follow are not.
+// is forgotten, so it is told again. rdmatrace is not: a second one ends it at once.
 func (t *observer) stop() error {
 	fd, err := unix.PidfdOpen(t.pid(), 0)
-	if err != nil {
+	if errors.Is(err, unix.ESRCH) {
 		return nil // it has ended
 	}
+	if err != nil {
+		return fmt.Errorf("wait for process %d: %w", t.pid(), err)
+	}
 	defer unix.Close(fd)
+	patience := -1
+	if t.deaf {
+		patience = 2000 // ms
+	}
 	for {
 		if err := t.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 2000)
-		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+		n, err := waitEnd(fd, patience)
+		if n > 0 || err != nil {
 			return err
+		}
+	}
+}
+
+// waitEnd waits for the end of the process behind a pidfd, so many ms at most; -1:
+// without a limit. n is 0 if it did not come.
+func waitEnd(fd, ms int) (n int, err error) {
+	for {
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
 		}
 	}
 }
