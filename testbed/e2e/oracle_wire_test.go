@@ -73,9 +73,11 @@ func (f wireFault) demand(t *trial, s *seen) {
 		return w.in(attribution.Wire)+min(w.doubt(), w.in(attribution.Undecided)) >= want(w)-want(w)/20
 	})
 	t.atLeast(0.95, sure, "above the wire's floor by what was injected", func(w *measuredWR) bool { return w.near(w.above(), want(w)) })
+	named := where(sure, func(w *measuredWR) bool { return f.named(w.late() - usual) })
+	t.enough(30, len(named), "are of a length that names "+f.cause.FullName())
 	var injected int64
-	for i := range sure {
-		injected += want(&sure[i]) - sure[i].doubt()
+	for i := range named {
+		injected += want(&named[i]) - named[i].doubt()
 	}
 	got := s.Causes[f.cause.FullName()].TotalNS
 	t.within(got >= injected-injected/20, f.cause.FullName()+" has what was injected", "%d of %d ns: %+v", got, injected, s.Causes)
@@ -84,6 +86,14 @@ func (f wireFault) demand(t *trial, s *seen) {
 			t.Errorf("%s is %d ns of the report, without having been", c.FullName(), got)
 		}
 	}
+}
+
+// named tells whether a slow work request can be called what it is, with what the
+// device was late beside, ns. The timer of "receiver not ready" is recognised by
+// how long it is, and what holds the device up for longer than a thirtieth of it
+// makes another length; the others may be of any.
+func (f wireFault) named(late int64) bool {
+	return f.cause != attribution.RNR || late <= f.ns/30
 }
 
 // lateness is how late the device usually is at least, which makes part of the
