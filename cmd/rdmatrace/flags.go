@@ -72,7 +72,8 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
-	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help"}} {
+	f.Bool("version", false, "print which rdmatrace this is")
+	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help", "version"}} {
 		for _, name := range names {
 			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
 				panic(err) // a name of this table that is no flag
@@ -97,8 +98,12 @@ func parse(args []string) (*options, error) {
 		}
 		return nil, usageError(err.Error())
 	}
-	if helpWanted, _ := o.flags.GetBool("help"); helpWanted {
-		o.mode = modeHelp
+	for m, name := range map[mode]string{modeHelp: "help", modeVersion: "version"} {
+		if wanted, _ := o.flags.GetBool(name); wanted {
+			o.mode = max(o.mode, m) // if both, always the same of them
+		}
+	}
+	if o.mode != modeTrace {
 		return o, nil
 	}
 	words := o.flags.Args()

@@ -44,8 +44,9 @@ func help(flags *pflag.FlagSet) string {
 				part.AddFlag(f)
 			}
 		})
-		// What pflag says of a switch's values is true and helps nobody.
-		b.WriteString(strings.ReplaceAll(part.FlagUsages(), "[=true|false]", ""))
+		// What pflag says of a switch's values is true and helps nobody; the columns count on its width.
+		const values = "[=true|false]"
+		b.WriteString(strings.ReplaceAll(part.FlagUsages(), values, strings.Repeat(" ", len(values))))
 	}
 	b.WriteString(notes)
 	return b.String()
