@@ -26,7 +26,7 @@ func TestFlood(t *testing.T) {
 	var flood *process
 	got := disturbedPair(t, "ib_send_lat -x 0 -F -n 1000", func(t *testing.T, client int) {
 		bind(t, client, busyCPU)
-		flood = datagrams(t, "10", "500", "250000")
+		flood = datagrams(t, "40", "500", "250000")
 	})
 	_ = flood.Process.Signal(unix.SIGTERM)
 	flood.wait(t)
