@@ -161,6 +161,7 @@ func compareSched(a, b *schedRecord) int {
 		cmp.Compare(a.SyscallArg, b.SyscallArg),
 		cmp.Compare(a.NextCgroup, b.NextCgroup),
 		cmp.Compare(a.PrevCgroup, b.PrevCgroup),
+		cmp.Compare(a.PrevStack, b.PrevStack),
 		cmp.Compare(a.Interrupt, b.Interrupt),
 		cmp.Compare(a.Vec, b.Vec),
 		cmp.Compare(a.InterruptBegin, b.InterruptBegin),

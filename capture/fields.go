@@ -109,6 +109,9 @@ func (f *fields) walk(e, prev *event.Event) bool {
 		field(f, &e.Loss.Begin, e.Time)
 		field(f, &e.Loss.Count, prev.Loss.Count)
 		field(f, &e.Loss.Of, prev.Loss.Of)
+	case event.KindSample:
+		field(f, &e.Sample.Stack, prev.Sample.Stack)
+		field(f, &e.Sample.Period, prev.Sample.Period)
 	}
 	return true
 }
@@ -215,6 +218,7 @@ func (f *fields) sched(e, prev *event.Event) bool {
 	field(f, &s.ChainBegin, guess)
 	field(f, &s.IdleSince, p.IdleSince)
 	field(f, &s.PrevCgroup, p.PrevCgroup)
+	field(f, &s.PrevStack, p.PrevStack)
 	return ok
 }
 

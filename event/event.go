@@ -38,6 +38,8 @@ const (
 	// KindPause: posts and polls are not observed from here on (PauseBegin), or
 	// again (PauseEnd). All else is, all the time.
 	KindPause
+	// KindSample: the thread ran, seen at regular times. Sample is set.
+	KindSample
 	kinds
 )
 
@@ -60,6 +62,7 @@ type Event struct {
 	Sched  Sched
 	IRQ    Interrupt
 	Loss   Loss
+	Sample Sample
 	Object *Object
 }
 
@@ -152,6 +155,8 @@ type Sched struct {
 	NextComm         Comm
 	// NextCgroup, PrevCgroup are ids of Context.Cgroups; 0: unknown.
 	NextCgroup, PrevCgroup uint64
+	// KindSwitch: id of prev's Stack in the Context, where it entered the kernel; 0: none.
+	PrevStack uint64
 	// KindWaking: the interrupt the waker ran in, its line, softirq or vector, and its entry.
 	Interrupt      InterruptKind
 	Vec            uint32
@@ -206,6 +211,12 @@ type Interrupt struct {
 	Kind   InterruptKind
 	Vec    uint32
 	Name   [32]byte // a device line's action, NUL padded
+}
+
+// Sample is a look at what a thread ran.
+type Sample struct {
+	Stack  uint64 // id of a Stack in the Context; 0: none
+	Period uint64 // ns of a CPU's time between two samples
 }
 
 // Loss says that Count records of kind Of, made on Event.CPU between Begin and
