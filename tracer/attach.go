@@ -98,6 +98,8 @@ type attacher struct {
 	polls  []*pollSlot
 	builds []*buildSlot
 	data   []*batch // of the probes of posts and polls, which pauses take out
+	// batches are all that were attached.
+	batches []*batch
 	// functions are those that were to be attached: a forked child has the same.
 	functions locate.Functions
 	host      locate.Host
@@ -406,6 +408,7 @@ type siteReport struct {
 	key     siteKey
 	probe   event.Probe
 	numbers []uint32 // of every attachment
+	hits    uint64   // of those that were taken out when the process had ended
 	stepped bool
 }
 
@@ -424,7 +427,7 @@ func (a *attacher) report(batches []*batch, err error) {
 			if err != nil {
 				p.Error = probeError(err)
 			}
-			r := siteReport{a.key(b, s), p, []uint32{s.number}, s.stepped}
+			r := siteReport{key: a.key(b, s), probe: p, numbers: []uint32{s.number}, stepped: s.stepped}
 			i := slices.IndexFunc(a.probes, func(o siteReport) bool { return o.key == r.key })
 			if i < 0 {
 				a.probes = append(a.probes, r)

@@ -67,7 +67,7 @@ func TestTurns(t *testing.T) {
 
 // TestSteppedCostIsOfHits: the dearer trap is told of only where one was taken.
 func TestSteppedCostIsOfHits(t *testing.T) {
-	hits := func(numbers []uint32) uint64 { return uint64(numbers[0]) }
+	hits := func(r *siteReport) uint64 { return uint64(r.numbers[0]) }
 	for _, test := range []struct {
 		sites []siteReport
 		want  bool

@@ -240,7 +240,7 @@ func (a *attacher) setterHits(s *buildSlot) (n uint64) {
 	fns := a.setters(s)
 	for i := range a.probes {
 		if r := &a.probes[i]; isSetterOf(fns, s, r.key) {
-			n += a.kernel.hits(r.numbers)
+			n += a.kernel.hits(r)
 		}
 	}
 	return n

@@ -84,7 +84,7 @@ func (t *Tracer) probeResults() []event.Probe {
 			continue
 		}
 		for _, r := range tg.attach.probes {
-			r.probe.Hits = t.kernel.hits(r.numbers)
+			r.probe.Hits = t.kernel.hits(&r)
 			// What a program missed cannot be told by site: its first one has all.
 			if !told[r.key.program] {
 				told[r.key.program] = true
@@ -127,8 +127,8 @@ func (t *Tracer) cost() event.Cost {
 	return c
 }
 
-func hitsStepped(sites []siteReport, hits func(numbers []uint32) uint64) bool {
-	return slices.ContainsFunc(sites, func(r siteReport) bool { return r.stepped && hits(r.numbers) > 0 })
+func hitsStepped(sites []siteReport, hits func(*siteReport) uint64) bool {
+	return slices.ContainsFunc(sites, func(r siteReport) bool { return r.stepped && hits(&r) > 0 })
 }
 
 // lineSet collects the interrupt lines that were seen.

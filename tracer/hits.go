@@ -1,8 +1,11 @@
 package tracer
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 
+	"github.com/cilium/ebpf/link"
 	"github.com/rdmatrace/rdmatrace/bpf"
 )
 
@@ -15,8 +18,23 @@ const (
 // siteNumbers gives each attached site a number, by which its program counts
 // its hits. Number 0 is for those beyond the last, together.
 type siteNumbers struct {
-	mu   sync.Mutex
-	last uint32
+	mu    sync.Mutex
+	last  uint32
+	spare []uint32 // of sites that are no more
+}
+
+// next is a number that no site has; 0: there is none left. n.mu is held.
+func (n *siteNumbers) next() uint32 {
+	if last := len(n.spare) - 1; last >= 0 {
+		one := n.spare[last]
+		n.spare = n.spare[:last]
+		return one
+	}
+	if n.last == sitesMax-1 {
+		return 0
+	}
+	n.last++
+	return n.last
 }
 
 // number numbers the sites and puts the numbers into their cookies.
@@ -25,35 +43,77 @@ func (n *siteNumbers) number(batches []*batch) {
 	defer n.mu.Unlock()
 	for _, b := range batches {
 		for i := range b.sites {
-			if n.last == sitesMax-1 {
-				return
-			}
-			n.last++
-			b.sites[i].number = n.last
-			b.sites[i].cookie |= uint64(n.last) << siteShift
+			one := n.next()
+			b.sites[i].number = one
+			b.sites[i].cookie |= uint64(one) << siteShift
 		}
 	}
 }
 
-// hits sums the hits of a site's attachments. After Close it is 0.
-func (k *kernel) hits(numbers []uint32) uint64 {
-	if k.coll == nil {
-		return 0
-	}
-	var sum uint64
-	perCPU := make([]uint64, k.cpus)
-	for _, n := range numbers {
-		if n == 0 {
-			continue
-		}
-		if err := k.coll.Maps[bpf.RdmaMapSiteHits].Lookup(n, &perCPU); err != nil {
-			continue
-		}
-		for _, v := range perCPU {
-			sum += v
+// hits sums the hits of a site's attachments. After Close it is what was counted
+// when its process ended.
+func (k *kernel) hits(r *siteReport) uint64 {
+	sum := r.hits
+	for _, n := range r.numbers {
+		if n != 0 {
+			sum += k.counted(n)
 		}
 	}
 	return sum
+}
+
+// unnumbered are the hits of all sites without a number.
+func (k *kernel) unnumbered() uint64 { return k.counted(0) }
+
+// counted is what was counted by a number.
+func (k *kernel) counted(number uint32) (sum uint64) {
+	if k.coll == nil {
+		return 0
+	}
+	perCPU := make([]uint64, k.cpus)
+	if err := k.coll.Maps[bpf.RdmaMapSiteHits].Lookup(number, &perCPU); err != nil {
+		return 0
+	}
+	for _, v := range perCPU {
+		sum += v
+	}
+	return sum
+}
+
+// clear takes out the probes of a process that has ended, and gives the numbers of
+// its sites to others: a job may start programs without end.
+func (a *attacher) clear() error {
+	var all []link.Link
+	for _, b := range a.batches {
+		all = append(all, b.links...)
+		b.links = nil
+	}
+	err := a.links.drop(all...)
+	k := a.kernel
+	none := make([]uint64, k.cpus)
+	var free []uint32
+	for i := range a.probes {
+		r := &a.probes[i]
+		r.hits = k.hits(r)
+		for _, n := range r.numbers {
+			if n == 0 {
+				continue
+			}
+			if e := k.coll.Maps[bpf.RdmaMapSiteHits].Put(n, none); e != nil {
+				err = errors.Join(err, fmt.Errorf("clear the hits of site %d: %w", n, e))
+				continue
+			}
+			free = append(free, n)
+		}
+		r.numbers = nil
+	}
+	k.sites.mu.Lock()
+	k.sites.spare = append(k.sites.spare, free...)
+	k.sites.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("take out the probes of process %d, which has ended: %w", a.pid, err)
+	}
+	return nil
 }
 
 // misses is how often the kernel did not run a program because it, or another

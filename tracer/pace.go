@@ -63,7 +63,7 @@ func (p *pacer) cost(a *attacher) (sum float64) {
 		if r.probe.Kind == "uretprobe" {
 			ns = max(trap.Pair-trap.Entry, 0)
 		}
-		sum += ns * float64(a.kernel.hits(r.numbers))
+		sum += ns * float64(a.kernel.hits(r))
 	}
 	return sum
 }
@@ -76,6 +76,9 @@ func (f *follower) meter() {
 			p.now.traps += p.cost(tg.attach)
 		}
 	}
+	// Which sites have no number is not known: the dearer half of a pair for each hit.
+	pair := p.trap.Emulated
+	p.now.traps += max(pair.Entry, pair.Pair-pair.Entry) * float64(f.kernel.unnumbered())
 }
 
 // share is what probes took of their threads' time so far; 0: not known.
@@ -90,18 +93,18 @@ func (p *pacer) share() float64 {
 func (f *follower) keepPace() error {
 	f.meter()
 	p := &f.pace
-	var err error
+	err := f.targets.clear()
 	now := monotonic()
 	p.grow(now)
 	switch {
 	case p.limit == 0:
 		f.paceLater(paceMeter)
-		return nil
+		return err
 	case !f.kernel.paused && p.due(now) && !f.switching():
 		p.plan(now)
-		err = f.pause()
+		err = errors.Join(err, f.pause())
 	case f.kernel.paused && (p.affords() || p.asleep(now)):
-		err = f.goOn()
+		err = errors.Join(err, f.goOn())
 	}
 	f.paceLater(paceStep)
 	return err
@@ -235,8 +238,9 @@ var dataPrograms = []string{
 // pauses says that a pause takes the batch out.
 func (b *batch) pauses() bool { return slices.Contains(dataPrograms, b.program) }
 
-// keep remembers batches that a pause takes out.
+// keep remembers batches, and which of them a pause takes out.
 func (a *attacher) keep(batches []*batch) {
+	a.batches = append(a.batches, batches...)
 	for _, b := range batches {
 		if b.pauses() {
 			a.data = append(a.data, b)

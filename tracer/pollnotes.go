@@ -49,7 +49,7 @@ func (s *pollSlot) whyObserved() string {
 func (a *attacher) hits(s *pollSlot, program string) (n uint64) {
 	for i := range a.probes {
 		if r := &a.probes[i]; s.owns(r.key) && r.key.program == program {
-			n += a.kernel.hits(r.numbers)
+			n += a.kernel.hits(r)
 		}
 	}
 	return n

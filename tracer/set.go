@@ -126,6 +126,24 @@ func (ts *targets) ended(k *kernel) (all bool, err error) {
 	return all, err
 }
 
+// clear takes out the probes of processes that have ended.
+func (ts *targets) clear() error {
+	var over []*target
+	ts.mu.Lock()
+	for _, tg := range ts.all {
+		if tg.removed && !tg.cleared && tg.attach != nil {
+			tg.cleared = true
+			over = append(over, tg)
+		}
+	}
+	ts.mu.Unlock()
+	var errs []error
+	for _, tg := range over {
+		errs = append(errs, tg.attach.clear())
+	}
+	return errors.Join(errs...)
+}
+
 // halt ends the following: no probe is added any more.
 func (ts *targets) halt() {
 	if ts.work != nil {
