@@ -239,17 +239,36 @@ func (k *kernel) addTarget(pid uint32, hold bool) error {
 	if err := k.coll.Maps[bpf.RdmaMapTargets].Put(pid, t); err != nil {
 		return fmt.Errorf("add target %d: %w", pid, err)
 	}
+	return k.markTargets()
+}
+
+// markTargets sets the bits of all targets. The programs set those of children that
+// are forked meanwhile, after they have put them among the targets: what is written
+// over here is found missing by another look.
+func (k *kernel) markTargets() error {
 	bits := k.coll.Variables[bpf.RdmaVarTargetBits]
-	var words [targetBits / 64]uint64
-	if err := bits.Get(&words); err != nil {
-		return fmt.Errorf("add target %d: %w", pid, err)
+	for {
+		var words [targetBits / 64]uint64
+		if err := bits.Get(&words); err != nil {
+			return fmt.Errorf("read which processes are targets: %w", err)
+		}
+		was := words
+		var pid uint32
+		var t bpf.RdmaTarget
+		each := k.coll.Maps[bpf.RdmaMapTargets].Iterate()
+		for each.Next(&pid, &t) {
+			bit := pid % targetBits
+			words[bit/64] |= 1 << (bit % 64)
+		}
+		if err := each.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+			return fmt.Errorf("read the targets: %w", err)
+		} else if err == nil && words == was {
+			return nil
+		}
+		if err := bits.Set(words); err != nil {
+			return fmt.Errorf("mark the targets: %w", err)
+		}
 	}
-	bit := pid % targetBits
-	words[bit/64] |= 1 << (bit % 64)
-	if err := bits.Set(words); err != nil {
-		return fmt.Errorf("add target %d: %w", pid, err)
-	}
-	return nil
 }
 
 // removeTarget undoes addTarget for a process that has ended, except for the bit,

@@ -38,3 +38,25 @@ func TestRemoveTarget(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkTargets: a child whose mark was written over by ours is marked again.
+func TestMarkTargets(t *testing.T) {
+	testenv.Root(t)
+	k := attacherOfProgram(t, false).kernel
+	const child, ours = noThread + 3, noThread + 70
+	if err := k.coll.Maps[bpf.RdmaMapTargets].Put(uint32(child), bpf.RdmaTarget{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.addTarget(ours, false); err != nil {
+		t.Fatal(err)
+	}
+	var words [targetBits / 64]uint64
+	if err := k.coll.Variables[bpf.RdmaVarTargetBits].Get(&words); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []uint32{child, ours} {
+		if bit := pid % targetBits; words[bit/64]&(1<<(bit%64)) == 0 {
+			t.Errorf("process %d is a target that the programs skip", pid)
+		}
+	}
+}
