@@ -20,9 +20,9 @@ const (
 // and the CQE of a completion. A cookie names the build; what is known of it
 // comes as soon as a live object proves it.
 type layouts struct {
-	mu    sync.Mutex
-	files []locate.FileID
-	table [layoutsMax]bpf.RdmaMlx5Layout
+	mu     sync.Mutex
+	builds []locate.Build
+	table  [layoutsMax]bpf.RdmaMlx5Layout
 }
 
 // cookie is the part of a probe's cookie that names the library's layout, 0
@@ -33,13 +33,13 @@ func (l *layouts) cookie(lib *locate.Library) uint64 {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.files, lib.FileID)
+	i := slices.Index(l.builds, lib.Build)
 	if i < 0 {
-		if len(l.files) == layoutsMax {
+		if len(l.builds) == layoutsMax {
 			return 0
 		}
-		i = len(l.files)
-		l.files = append(l.files, lib.FileID)
+		i = len(l.builds)
+		l.builds = append(l.builds, lib.Build)
 	}
 	return uint64(i+1) << layoutShift
 }
@@ -48,7 +48,7 @@ func (l *layouts) cookie(lib *locate.Library) uint64 {
 func (l *layouts) ready(lib *locate.Library) (cq, qp bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.files, lib.FileID)
+	i := slices.Index(l.builds, lib.Build)
 	if i < 0 {
 		return false, false
 	}

@@ -96,11 +96,11 @@ type pollTable struct {
 }
 
 type pathKey struct {
-	file  locate.FileID
+	build locate.Build
 	entry uint64
 }
 
-func (s *pollSlot) pathKey() pathKey { return pathKey{s.library.FileID, s.fn.Offset} }
+func (s *pollSlot) pathKey() pathKey { return pathKey{s.library.Build, s.fn.Offset} }
 
 // path gives what was learned of a slot's function, in this process or another.
 func (t *pollTable) path(s *pollSlot) (p pollPath, known bool) {

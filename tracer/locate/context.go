@@ -191,7 +191,9 @@ func (p *Process) at(at place) *library {
 	}
 	l, ok := p.plain[at.region.File]
 	if !ok {
-		l = newLibrary(at.region, 0)
+		if l = newLibrary(at.region, 0); l != nil {
+			l.Build = newBuild(l.FileID, at.region.File)
+		}
 		p.plain[at.region.File] = l
 	}
 	if l != nil {

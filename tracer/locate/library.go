@@ -46,6 +46,7 @@ func classify(r *image.Region) *library {
 	if l.Role == 0 {
 		return nil
 	}
+	l.Build = newBuild(l.FileID, r.File)
 	return l
 }
 

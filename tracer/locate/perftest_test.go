@@ -204,6 +204,9 @@ func TestOtherMounts(t *testing.T) {
 	if in.Library.Ino == out.Library.Ino {
 		t.Error("both have one file: the test sees nothing")
 	}
+	if in.Library.Build != out.Library.Build || in.Library.Build == (Build{}) {
+		t.Error("copies of one library are two builds")
+	}
 	checkOpen(t, in.Library)
 	checkOpen(t, out.Library)
 }

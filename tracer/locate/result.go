@@ -29,6 +29,9 @@ type Library struct {
 	Path    string // as the process sees it, without " (deleted)"
 	Deleted bool   // the path leads elsewhere now, or nowhere
 	Role    Role
+	// Build is the same for the same code, wherever its file lies: each container has a
+	// copy of its own, or another inode of the same.
+	Build Build
 	// Open is a path at which this very file can be opened while the process
 	// lives: /proc/PID/map_files/LO-HI, or below /proc/PID/root.
 	Open string
