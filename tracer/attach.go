@@ -365,7 +365,7 @@ func (a *attacher) attachBatch(ex *link.Executable, b *batch) ([]link.Link, erro
 	if a.kernel.multi {
 		l, err := attachMulti(ex, b, prog, a.pid)
 		if err != nil {
-			return nil, fmt.Errorf("attach %s to %s of process %d: %w", b.program, b.library.Path, a.pid, err)
+			return nil, fmt.Errorf("attach %s to %s of process %d: %w", b.program, b.library.Path, a.pid, explainRefusal(err, a.host))
 		}
 		return []link.Link{l}, nil
 	}
@@ -376,7 +376,7 @@ func (a *attacher) attachBatch(ex *link.Executable, b *batch) ([]link.Link, erro
 			for _, m := range made {
 				err = errors.Join(err, m.Close())
 			}
-			return nil, fmt.Errorf("attach %s to %s+%#x of process %d: %w", b.program, b.library.Path, s.offset, a.pid, err)
+			return nil, fmt.Errorf("attach %s to %s+%#x of process %d: %w", b.program, b.library.Path, s.offset, a.pid, explainRefusal(err, a.host))
 		}
 		made = append(made, l)
 	}

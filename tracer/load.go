@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
 // kernel is what was loaded: programs and maps, and the facts of this kernel
@@ -77,7 +78,7 @@ func loadKernel(cfg *Config) (*kernel, error) {
 		opts.Programs.KernelTypes = types
 	}
 	if k.coll, err = ebpf.NewCollectionWithOptions(spec, opts); err != nil {
-		return nil, explainLoad(err, cfg.Debug)
+		return nil, explainLoad(err, cfg)
 	}
 	return k, nil
 }
@@ -205,15 +206,26 @@ func configure(spec *ebpf.CollectionSpec, types *btf.Spec, cpus int, cfg *Config
 }
 
 // explainLoad makes one line of a verifier's refusal, all of it for --debug.
-func explainLoad(err error, debug bool) error {
+func explainLoad(err error, cfg *Config) error {
 	var ve *ebpf.VerifierError
 	switch {
-	case errors.As(err, &ve) && debug:
+	case errors.As(err, &ve) && cfg.Debug:
 		return fmt.Errorf("load BPF programs: %w\n%+v", err, ve)
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("load BPF programs (needs root, or CAP_BPF and CAP_PERFMON): %w", err)
 	}
-	return fmt.Errorf("load BPF programs: %w", err)
+	return fmt.Errorf("load BPF programs: %w", explainRefusal(err, cfg.Host))
+}
+
+// explainRefusal says which layer may refuse what the capabilities of this process
+// allow: that it has them was made sure of before (locate.Preflight).
+func explainRefusal(err error, host locate.Host) error {
+	if !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	why := locate.Refusal(host)
+	if why == "" {
+		why = "no seccomp filter and no security module shows that could be why"
+	}
+	return fmt.Errorf("%w, although this process has the capabilities for it: %s", err, why)
 }
 
 func (k *kernel) prog(name string) *ebpf.Program { return k.coll.Programs[name] }
