@@ -150,6 +150,42 @@ var cuts = []struct {
 		want: "submit 10-12, unsplit 12-20, late-poll 20-22, throttled 22-80, late-poll 80-90",
 	},
 	{
+		name:      "moved to another CPU while it waits, twice",
+		postBegin: 10, postEnd: 12, done: 20, reap: 100, pollBegin: 99,
+		tape: func(t *tape) {
+			t.preempted(22, 0, worker, hog)
+			t.moved(40, worker, 0, 1)
+			t.sw(60, 1, otherHog, third, event.Sched{Syscall: -1}, 0)
+			t.moved(70, worker, 1, 0)
+			t.runs(90, 0, worker, irqThread)
+		},
+		want: "submit 10-12, unsplit 12-20, late-poll 20-22, preempted 22-40 hog (pid 900), preempted 40-60 hog2 (pid 902), " +
+			"preempted 60-70 third (pid 100), irq-on-top 70-90 irq/34-virtio4- (pid 903), late-poll 90-99, reap 99-100",
+	},
+	{
+		name:      "woken, and moved to another CPU before it ran",
+		postBegin: 10, postEnd: 12, done: 20, reap: 100, pollBegin: 99,
+		tape: func(t *tape) {
+			t.sleeps(21, 0, worker, amd64Sleep, 0)
+			t.sw(30, 0, 0, hog, event.Sched{Syscall: -1}, 0)
+			t.wakes(40, hog, worker, 0, 0, 0)
+			t.moved(45, worker, 0, 1)
+			t.runs(60, 1, worker, otherHog)
+		},
+		want: "submit 10-12, unsplit 12-20, late-poll 20-21, own-sleep 21-40 clock_nanosleep, runqueue 40-45 hog (pid 900), " +
+			"runqueue 45-60 hog2 (pid 902), late-poll 60-99, reap 99-100",
+	},
+	{
+		name:      "its quota is used up, and it is moved meanwhile",
+		postBegin: 10, postEnd: 12, done: 20, reap: 100, pollBegin: 99,
+		tape: func(t *tape) {
+			t.throttled(22, 0, worker, hog)
+			t.moved(40, worker, 0, 1)
+			t.runs(90, 1, worker, otherHog)
+		},
+		want: "submit 10-12, unsplit 12-20, late-poll 20-22, throttled 22-90, late-poll 90-99, reap 99-100",
+	},
+	{
 		name:      "asleep for a reason of its own",
 		postBegin: 10, postEnd: 12, done: 20, reap: 1100, pollBegin: 1099,
 		tape: func(t *tape) {

@@ -176,6 +176,13 @@ func (t *tape) runs(at uint64, cpu uint16, tid, instead uint32) {
 	t.sw(at, cpu, instead, tid, event.Sched{Syscall: -1}, 0)
 }
 
+// moved adds that a thread waits for another CPU from now on.
+func (t *tape) moved(at uint64, tid uint32, from, to uint16) {
+	t.add(event.Event{Time: at, PID: groupOf(tid), TID: tid, CPU: to, Kind: event.KindSwitch,
+		Flags: event.SwitchPrevTarget | event.SwitchMigrated,
+		Sched: event.Sched{PrevTID: tid, PrevPID: groupOf(tid), PrevComm: commOf(tid), Syscall: -1, FromCPU: from}})
+}
+
 // wakes adds a waking by waker, in an interrupt if kind is not none.
 func (t *tape) wakes(at uint64, waker, wakee uint32, kind event.InterruptKind, vec uint32, begin uint64) {
 	ev := t.add(event.Event{Time: at, TID: waker, Kind: event.KindWaking, Sched: event.Sched{

@@ -33,6 +33,18 @@ func (tl *timelines) occupy(r *schedRecord) {
 	})
 }
 
+// unwatch takes that a thread has left the queue of a CPU whose switches are seen for
+// its sake: who comes unseen from now on does not stand for the time before.
+func (tl *timelines) unwatch(r *schedRecord) {
+	if int(r.FromCPU) >= len(tl.cpus) || tl.cpus[r.FromCPU].len() == 0 {
+		return
+	}
+	on := &tl.cpus[r.FromCPU]
+	o := *on.last()
+	o.begin = r.time
+	tl.pushOccupant(on, o)
+}
+
 func (tl *timelines) pushOccupant(on *ring[occupant], o occupant) {
 	makeRoom(on, func(i uint64) uint64 { return on.at(i + 1).begin }, tl.need)
 	on.push(o)

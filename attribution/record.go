@@ -165,6 +165,7 @@ func compareSched(a, b *schedRecord) int {
 		cmp.Compare(a.Interrupt, b.Interrupt),
 		cmp.Compare(a.Vec, b.Vec),
 		cmp.Compare(a.InterruptBegin, b.InterruptBegin),
+		cmp.Compare(a.FromCPU, b.FromCPU),
 		bytes.Compare(a.PrevComm[:], b.PrevComm[:]),
 		bytes.Compare(a.NextComm[:], b.NextComm[:]),
 	)
@@ -222,9 +223,17 @@ func compareObject(a, b *event.Object) int {
 			cmp.Compare(a.Task.ParentPID, b.Task.ParentPID),
 			cmp.Compare(a.Task.State, b.Task.State),
 			cmp.Compare(a.Task.Comm, b.Task.Comm),
+			compareCall(a.Task.Sleep, b.Task.Sleep),
 		)
 	}
 	return 0
+}
+
+func compareCall(a, b *event.SystemCall) int {
+	if a == nil || b == nil {
+		return trueFirst(a == nil, b == nil)
+	}
+	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Arg, b.Arg))
 }
 
 // trueFirst puts true first.

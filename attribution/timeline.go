@@ -189,6 +189,10 @@ func (tl *timelines) runs(th *thread, t uint64, cpu uint16) {
 
 // switched takes a sched_switch record.
 func (tl *timelines) switched(r *schedRecord) {
+	if r.flags&event.SwitchMigrated != 0 {
+		tl.migrated(r)
+		return
+	}
 	tl.occupy(r)
 	if r.PrevTID != 0 {
 		if th := tl.member(r.PrevPID, r.PrevTID, r.flags&event.SwitchPrevTarget != 0); th != nil {
@@ -214,6 +218,27 @@ func (tl *timelines) arrives(th *thread, r *schedRecord) {
 	}
 	th.early.time = 0
 	tl.enter(th, span{begin: r.time, state: stateRunning, syscall: -1, cpu: int32(r.cpu)})
+}
+
+// migrated takes that a thread which waits for a CPU waits for another one from now
+// on, for the reason that it waited before. Of a thread that was woken that is also
+// where it was queued until then.
+func (tl *timelines) migrated(r *schedRecord) {
+	th := tl.member(r.PrevPID, r.PrevTID, r.flags&event.SwitchPrevTarget != 0)
+	if th == nil || th.state() != stateRunnable {
+		return
+	}
+	tl.unwatch(r)
+	last := th.spans.last()
+	if last.why == throttled {
+		return // wherever: it waits for its quota
+	}
+	if last.cpu < 0 {
+		last.cpu = int32(r.FromCPU)
+	}
+	next := *last
+	next.begin, next.cpu = r.time, int32(r.cpu)
+	tl.enter(th, next)
 }
 
 func (tl *timelines) member(pid, tid uint32, target bool) *thread {
@@ -297,7 +322,11 @@ func (tl *timelines) task(r *rareRecord) {
 	case event.TaskFound:
 		th := tl.thread(r.pid, r.tid)
 		if task.State != 0 && th.spans.len() == 0 {
-			tl.enter(th, span{begin: r.time, state: stateAsleep, syscall: -1, cpu: -1})
+			s := span{begin: r.time, state: stateAsleep, syscall: -1, cpu: -1}
+			if task.Sleep != nil {
+				s.syscall, s.arg = task.Sleep.Number, task.Sleep.Arg
+			}
+			tl.enter(th, s)
 		}
 	case event.TaskExited:
 		th := tl.thread(r.pid, r.tid)

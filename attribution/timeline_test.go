@@ -108,6 +108,55 @@ func TestWhoRanBeforeAnInferredSwitch(t *testing.T) {
 	}
 }
 
+// TestWhoRanInsteadElsewhere: a thread that is moved while it waits waits for those
+// of its new CPU, and its old one has seen no switch that was not one.
+func TestWhoRanInsteadElsewhere(t *testing.T) {
+	tp := created()
+	tp.preempted(100, 0, worker, hog)
+	tp.moved(200, worker, 0, 1)
+	tp.runs(300, 1, worker, otherHog)
+	e, _ := tp.play(t, Config{})
+	w := walker{tl: e.threads}
+	w.thread(e.threads.known(worker), 100, 300)
+	var got []string
+	for _, s := range w.segments {
+		got = append(got, fmt.Sprintf("%s %d-%d %s on %d", s.cause, s.begin, s.end, (&naming{}).culprit(s.who), s.cpu))
+	}
+	if s := strings.Join(got, ", "); s != "preempted 100-200 hog (pid 900) on 0, preempted 200-300 hog2 (pid 902) on 1" {
+		t.Error(s)
+	}
+	if on := &e.threads.cpus[0]; on.last().tid != hog {
+		t.Errorf("thread %d is believed to run on its old CPU", on.last().tid)
+	}
+}
+
+// TestFoundAsleep: what a thread sleeps in that was asleep when the trace began
+// is known, so its first event is one.
+func TestFoundAsleep(t *testing.T) {
+	for _, c := range []struct {
+		sleep *event.SystemCall
+		want  string
+	}{
+		{&event.SystemCall{Number: amd64Read, Arg: tapeFD}, "delivery 100-105, handler 105-110 irq 27, runqueue 110-111 hog (pid 900)"},
+		{&event.SystemCall{Number: amd64Read, Arg: tapeFD + 1}, "own-sleep 100-110 read, runqueue 110-111 hog (pid 900)"},
+		{nil, "own-sleep 100-110, runqueue 110-111 hog (pid 900)"}, // of an older recorder
+	} {
+		tp := newTape()
+		tp.cq(1, tapeFD)
+		tp.qp(1, event.ObjectFound, nil)
+		tp.add(event.Event{Time: 2, TID: worker, Kind: event.KindTask, Object: &event.Object{Task: &event.Task{
+			Event: event.TaskFound, State: 1, Sleep: c.sleep}}})
+		tp.wakes(110, 0, worker, event.InterruptDevice, 27, 105)
+		tp.runs(111, 0, worker, hog)
+		e, _ := tp.play(t, Config{})
+		w := walker{tl: e.threads, cq: e.objects.cq(tapePID, tapeCQ)}
+		w.thread(e.threads.known(worker), 100, 111)
+		if got := describe(w.segments, 0, 1); got != c.want {
+			t.Errorf("%+v: %s", c.sleep, got)
+		}
+	}
+}
+
 // TestThreadedHandler: what a line's threaded handler takes from a running thread is
 // an interrupt on top of it; a wait for a CPU on which one runs is a wait.
 func TestThreadedHandler(t *testing.T) {

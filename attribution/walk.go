@@ -121,9 +121,9 @@ func (w *walker) waits(th *thread, seq, begin, end uint64) {
 	switch s.why {
 	case woken:
 		cause = Runqueue
-		// Where it was queued is known when it runs: select_task_rq comes
-		// after sched_waking.
-		if seq+1 != th.spans.next && th.spans.at(seq+1).state == stateRunning {
+		// Where it was queued is known when it is moved or runs: select_task_rq
+		// comes after sched_waking.
+		if cpu < 0 && seq+1 != th.spans.next && th.spans.at(seq+1).state == stateRunning {
 			cpu = th.spans.at(seq + 1).cpu
 		}
 	case yielded:

@@ -151,6 +151,7 @@ struct arm_record {
 #define SWITCH_THROTTLED	0x8	/* prev's cfs_rq was throttled by its quota */
 #define SWITCH_PREEMPT		0x10	/* the tracepoint's preempt argument */
 #define SWITCH_INFERRED		0x20	/* next was found running, its switch was not seen: prev is unknown, the time an upper bound */
+#define SWITCH_MIGRATED		0x40	/* no switch: prev waits for header.cpu now, before for from_cpu; there is no next */
 
 /* sched_switch on header.cpu; header.tid is prev. */
 struct switch_record {
@@ -166,6 +167,8 @@ struct switch_record {
 	__u8 next_comm[16];
 	__u64 next_cgroup;	/* cgroup v2 id, 0 unknown */
 	__u64 prev_cgroup;
+	__u32 from_cpu;		/* MIGRATED */
+	__u32 pad;
 };
 
 enum interrupt_kind {
@@ -273,6 +276,9 @@ struct task_record {
 	struct record_header h;	/* flags: enum task_event; tid/pid: the task */
 	__u32 parent_pid;
 	__u32 state;		/* FOUND: 0 running or runnable, else its sleep state */
+	__s32 syscall;		/* FOUND asleep: the system call it sleeps in, else -1 */
+	__u32 pad;
+	__u64 syscall_arg;	/* its first argument */
 	__u8 comm[16];
 };
 

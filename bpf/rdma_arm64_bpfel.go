@@ -429,6 +429,8 @@ type RdmaSwitchRecord struct {
 	NextComm   [16]uint8
 	NextCgroup uint64
 	PrevCgroup uint64
+	FromCpu    uint32
+	Pad        uint32
 }
 
 type RdmaTarget struct {
@@ -447,11 +449,14 @@ const (
 )
 
 type RdmaTaskRecord struct {
-	_         structs.HostLayout
-	H         RdmaRecordHeader
-	ParentPid uint32
-	State     uint32
-	Comm      [16]uint8
+	_          structs.HostLayout
+	H          RdmaRecordHeader
+	ParentPid  uint32
+	State      uint32
+	Syscall    int32
+	Pad        uint32
+	SyscallArg uint64
+	Comm       [16]uint8
 }
 
 type RdmaThread struct {

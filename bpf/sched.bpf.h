@@ -107,6 +107,8 @@ static __always_inline void switch_emit(struct task_struct *prev, struct task_st
 	bpf_probe_read_kernel(rec->next_comm, sizeof(rec->next_comm), next->comm);
 	rec->next_cgroup = task_cgroup(next);
 	rec->prev_cgroup = task_cgroup(prev);
+	rec->from_cpu = 0;
+	rec->pad = 0;
 	out_submit(&o, rec);
 }
 
@@ -245,16 +247,48 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
+/* A thread that waits for a CPU waits for another one from now on: who runs there is what keeps it. */
+static __always_inline void migrate_emit(struct task_struct *task, __u32 from, __u32 to)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct switch_record *rec;
+	struct out o;
+
+	out_open(&o);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_SWITCH, now);
+	if (!rec)
+		return;
+	__builtin_memset(rec, 0, sizeof(*rec));
+	rec->h.time = now;
+	rec->h.pid = task->tgid;
+	rec->h.tid = task->pid;
+	rec->h.kind = RECORD_SWITCH;
+	rec->h.cpu = to;
+	rec->h.flags = SWITCH_PREV_TARGET | SWITCH_MIGRATED;
+	rec->prev_tid = task->pid;
+	rec->prev_pid = task->tgid;
+	rec->syscall = -1;
+	rec->from_cpu = from;
+	bpf_probe_read_kernel(rec->prev_comm, sizeof(rec->prev_comm), task->comm);
+	rec->prev_cgroup = task_cgroup(task);
+	out_submit(&o, rec);
+}
+
+/* Of a thread that is being woken it comes before sched_wakeup, when it does not wait yet. */
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 {
 	struct thread *t;
+	__u32 from;
 
 	if (!open || !is_target(task->tgid))
 		return 0;
 	t = thread_of(task);
-	if (t && t->waiting)
-		wait_begin(t, dest_cpu);
+	if (!t || !t->waiting || t->waiting == (__u32)dest_cpu + 1)
+		return 0;
+	from = t->waiting - 1;
+	wait_begin(t, dest_cpu);
+	migrate_emit(task, from, dest_cpu);
 	return 0;
 }
 

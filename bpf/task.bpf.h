@@ -21,6 +21,11 @@ static __always_inline void task_emit(struct task_struct *task, enum task_event 
 	rec->h.flags = event;
 	rec->parent_pid = parent_pid;
 	rec->state = state;
+	rec->syscall = -1;
+	rec->pad = 0;
+	rec->syscall_arg = 0;
+	if (event == TASK_FOUND && state)
+		rec->syscall = task_syscall(task, &rec->syscall_arg);
 	bpf_probe_read_kernel(rec->comm, sizeof(rec->comm), task->comm);
 	if (event == TASK_EXEC)
 		hold_if_ours();

@@ -219,6 +219,7 @@ func (f *fields) sched(e, prev *event.Event) bool {
 	field(f, &s.IdleSince, p.IdleSince)
 	field(f, &s.PrevCgroup, p.PrevCgroup)
 	field(f, &s.PrevStack, p.PrevStack)
+	field(f, &s.FromCPU, p.FromCPU)
 	return ok
 }
 

@@ -142,6 +142,7 @@ const (
 	SwitchThrottled // prev was taken off the CPU by its cgroup's quota
 	SwitchPreempt
 	SwitchInferred // next was found running, its switch was not seen: prev is unknown, Time an upper bound
+	SwitchMigrated // no switch: prev, which waits for a CPU, waits for Event.CPU from now on, before for FromCPU; there is no next
 )
 
 // Sched is the scheduler's part: KindSwitch and KindWaking.
@@ -157,6 +158,7 @@ type Sched struct {
 	NextCgroup, PrevCgroup uint64
 	// KindSwitch: id of prev's Stack in the Context, where it entered the kernel; 0: none.
 	PrevStack uint64
+	FromCPU   uint16 // KindSwitch with SwitchMigrated
 	// KindWaking: the interrupt the waker ran in, its line, softirq or vector, and its entry.
 	Interrupt      InterruptKind
 	Vec            uint32
@@ -293,4 +295,12 @@ type Task struct {
 	ParentPID uint32
 	State     uint32 // TaskFound: 0 running or runnable, else asleep
 	Comm      string
+	// Sleep is the system call of a TaskFound asleep; nil: none, or not known.
+	Sleep *SystemCall `json:",omitempty"`
+}
+
+// SystemCall is what a thread asked of the kernel.
+type SystemCall struct {
+	Number int32
+	Arg    uint64 // the first argument
 }

@@ -17,7 +17,7 @@ func TestAvoidCPUs(t *testing.T) {
 	if before.Count() < 2 {
 		t.Skip("one CPU leaves no choice")
 	}
-	cpu := aCPU(t)
+	cpu := someCPUs(t, 1)[0]
 	bound := exec.Command("taskset", "-c", strconv.Itoa(cpu), "sleep", "1000")
 	free := exec.Command("sleep", "1000")
 	for _, cmd := range []*exec.Cmd{bound, free} {

@@ -152,7 +152,7 @@ func decodeSwitch(raw []byte, e *event.Event) bool {
 	e.Sched = event.Sched{
 		PrevTID: r.PrevTid, PrevPID: r.PrevPid, NextTID: r.NextTid, NextPID: r.NextPid, PrevState: r.PrevState,
 		Syscall: r.Syscall, SyscallArg: r.SyscallArg, PrevComm: r.PrevComm, NextComm: r.NextComm,
-		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup,
+		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup, FromCPU: uint16(r.FromCpu),
 	}
 	return true
 }
@@ -223,9 +223,13 @@ func decodeTask(raw []byte, e *event.Event) bool {
 	if !load(raw, &r) {
 		return false
 	}
-	e.Object = &event.Object{Event: 0, Task: &event.Task{
+	task := &event.Task{
 		Event: event.TaskEvent(r.H.Flags), ParentPID: r.ParentPid, State: r.State, Comm: cstring(r.Comm[:]),
-	}}
+	}
+	if r.Syscall >= 0 {
+		task.Sleep = &event.SystemCall{Number: r.Syscall, Arg: r.SyscallArg}
+	}
+	e.Object = &event.Object{Event: 0, Task: task}
 	return true
 }
 

@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"unsafe"
 
@@ -35,7 +36,7 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 			Cq: 1, End: 2, WrId: 3, QpNum: 4, Status: 5, Opcode: 129, Ahead: 6}),
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
-			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9}),
+			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCpu: 10}),
 		bpf.RdmaRecordKindRECORD_WAKING: raw(bpf.RdmaWakingRecord{H: header(bpf.RdmaRecordKindRECORD_WAKING),
 			WakeeTid: 1, WakeePid: 2, Interrupt: 3, Vec: 4, InterruptBegin: 5, WakerComm: [16]uint8{'w'}}),
 		bpf.RdmaRecordKindRECORD_INTERRUPT: raw(bpf.RdmaInterruptRecord{H: header(bpf.RdmaRecordKindRECORD_INTERRUPT),
@@ -49,7 +50,7 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 		bpf.RdmaRecordKindRECORD_DEVICE_CONTEXT: raw(bpf.RdmaDeviceContextRecord{
 			H: header(bpf.RdmaRecordKindRECORD_DEVICE_CONTEXT), Context: 1, Device: [64]uint8{'m', 'l', 'x', 0xff, 0, 'z'}}),
 		bpf.RdmaRecordKindRECORD_TASK: raw(bpf.RdmaTaskRecord{H: header(bpf.RdmaRecordKindRECORD_TASK),
-			ParentPid: 1, State: 2, Comm: [16]uint8{'t'}}),
+			ParentPid: 1, State: 2, Syscall: 3, SyscallArg: 4, Comm: [16]uint8{'t'}}),
 	}
 }
 
@@ -106,7 +107,7 @@ func TestDecodeObjects(t *testing.T) {
 	if o := object(bpf.RdmaRecordKindRECORD_DEVICE_CONTEXT); o.Context.Device != "mlx\uFFFD" {
 		t.Errorf("device: %+v", o.Context)
 	}
-	if o := object(bpf.RdmaRecordKindRECORD_TASK); *o.Task != (event.Task{Event: 2, ParentPID: 1, State: 2, Comm: "t"}) {
+	if o := object(bpf.RdmaRecordKindRECORD_TASK); !reflect.DeepEqual(*o.Task, event.Task{Event: 2, ParentPID: 1, State: 2, Comm: "t", Sleep: &event.SystemCall{Number: 3, Arg: 4}}) {
 		t.Errorf("task: %+v", o.Task)
 	}
 }

@@ -28,10 +28,9 @@ func busy(t *testing.T) string {
 	return out
 }
 
-// hog burns a CPU under a name of its own until the test ends.
-func hog(t *testing.T, cpu int) (name string) {
+// hog burns a CPU under that name until the test ends.
+func hog(t *testing.T, cpu int, name string) {
 	t.Helper()
-	name = "the-hog"
 	path := filepath.Join(t.TempDir(), name)
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
@@ -42,30 +41,36 @@ func hog(t *testing.T, cpu int) (name string) {
 	}
 	p := start(t, "taskset", "-c", strconv.Itoa(cpu), path, "-c", "while :; do :; done")
 	waitFor(t, "the hog to run", func() bool { return commOf(p.cmd.Process.Pid) == name })
-	return name
 }
 
-// aCPU is one that this process may use.
-func aCPU(t *testing.T) int {
+// someCPUs are the first n that this process may use.
+func someCPUs(t *testing.T, n int) (cpus []int) {
 	t.Helper()
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		t.Fatal(err)
 	}
-	for cpu := range 1024 {
+	for cpu := 0; cpu < 1024 && len(cpus) < n; cpu++ {
 		if set.IsSet(cpu) {
-			return cpu
+			cpus = append(cpus, cpu)
 		}
 	}
-	t.Fatal("no CPU")
-	return 0
+	if len(cpus) < n {
+		testenv.Missing(t, "needs %d CPUs", n)
+	}
+	return cpus
+}
+
+// switches says that a CPU went from one task to another.
+func switches(e *event.Event) bool {
+	return e.Kind == event.KindSwitch && e.Flags&event.SwitchMigrated == 0
 }
 
 // switchedOut are the switches away from a thread.
 func (r *recording) switchedOut(tid int) []event.Event {
 	var out []event.Event
 	for _, e := range r.events {
-		if e.Kind == event.KindSwitch && e.Sched.PrevTID == uint32(tid) {
+		if switches(&e) && e.Sched.PrevTID == uint32(tid) {
 			out = append(out, e)
 		}
 	}
@@ -76,7 +81,8 @@ func (r *recording) switchedOut(tid int) []event.Event {
 // must tell which, and who ran instead.
 func TestLeavingTheCPU(t *testing.T) {
 	path := busy(t)
-	cpu := aCPU(t)
+	const name = "the-hog"
+	cpu := someCPUs(t, 1)[0]
 	for _, c := range []struct {
 		mode    string
 		syscall int32
@@ -87,10 +93,10 @@ func TestLeavingTheCPU(t *testing.T) {
 		{"sleep", unix.SYS_CLOCK_NANOSLEEP, true}, // glibc's nanosleep
 	} {
 		t.Run(c.mode, func(t *testing.T) {
-			name := hog(t, cpu)
+			hog(t, cpu, name)
 			all, matching, toHog := 0, 0, 0
 			rec := recordBusy(t, []string{"taskset", "-c", strconv.Itoa(cpu), path, c.mode, "1000000"}, func(e *event.Event, pid int) bool {
-				if e.Kind != event.KindSwitch || e.Sched.PrevTID != uint32(pid) || cstring(e.Sched.PrevComm[:]) != "busy" {
+				if !switches(e) || e.Sched.PrevTID != uint32(pid) || cstring(e.Sched.PrevComm[:]) != "busy" {
 					return false
 				}
 				all++
@@ -172,6 +178,15 @@ func (r *recording) sane(t *testing.T) (chained int) {
 				t.Errorf("an interrupt of %d, the chain begins at %d, its CPU idles from %d on", s.InterruptBegin, s.ChainBegin, s.IdleSince)
 			}
 		case event.KindSwitch:
+			if !switches(e) {
+				if s := waits[e.Sched.PrevTID]; s != nil {
+					moved := *s
+					moved.CPU = e.CPU
+					waits[e.Sched.PrevTID] = &moved
+				}
+				delete(lastOn, e.CPU) // its switches are recorded from now on
+				continue
+			}
 			if s := waitingOn(waits, e.CPU); s != nil {
 				if before, ok := lastOn[e.CPU]; ok && before.Sched.NextTID != e.Sched.PrevTID && !hidden[before.Sched.NextTID] {
 					t.Errorf("CPU %d while thread %d waits: %d (%s) ran from %d, but %d (%s) is switched out at %d",
@@ -195,12 +210,12 @@ func (r *recording) sane(t *testing.T) (chained int) {
 func (r *recording) hidden() map[uint32]bool {
 	out := map[uint32]bool{}
 	for _, e := range r.events {
-		if e.Kind == event.KindSwitch {
+		if switches(&e) {
 			out[e.Sched.NextTID] = true
 		}
 	}
 	for _, e := range r.events {
-		if e.Kind == event.KindSwitch {
+		if switches(&e) {
 			delete(out, e.Sched.PrevTID)
 		}
 	}
