@@ -23,6 +23,7 @@ type Engine struct {
 	held     ring[heldCompletion]
 	clocks   map[string]*deviceClock
 	met      met
+	lateness lateness
 
 	costInPost, costTrap uint64 // ns
 
@@ -69,11 +70,12 @@ func newEngine(cfg Config, out sink) *Engine {
 		watermark = DefaultWatermark
 	}
 	e := &Engine{
-		out:     out,
-		objects: newObjects(),
-		threads: newTimelines(cfg.Arch),
-		flights: make(flights),
-		clocks:  make(map[string]*deviceClock),
+		out:      out,
+		objects:  newObjects(),
+		lateness: newLateness(),
+		threads:  newTimelines(cfg.Arch),
+		flights:  make(flights),
+		clocks:   make(map[string]*deviceClock),
 
 		manyThreads: make(map[uint32]uint64),
 		armedQueues: make(map[vectorKey]*armedQueues),
@@ -112,9 +114,10 @@ func (e *Engine) Finish(ctx *event.Context) *Report {
 	r := e.agg.finish(ctx, e.objects.all)
 	r.Sampled = e.pauses.report(ctx.Window.Begin, ctx.Window.End)
 	r.EventQueues = e.eventQueues(ctx)
+	r.Late = e.lateness.report()
 	r.WRs = e.ledger.total()
 	r.Kinds = map[string]Books{"send": e.ledger.books[side(false)], "receive": e.ledger.books[side(true)]}
-	r.Doubts = append(e.doubts(), r.Doubts...)
+	r.Doubts = append(append(e.doubts(), r.Doubts...), e.lateness.doubts()...)
 	return r
 }
 
@@ -164,7 +167,7 @@ func (e *Engine) doubts() []string {
 	return e.met.doubts()
 }
 
-// verb, sched, interrupt and rare take records in the order of time.
+// verb, sched, interrupt, sample and rare take records in the order of time.
 
 func (e *Engine) verb(r *verbRecord) {
 	e.tick(r.time, beginOf(r))
@@ -204,6 +207,11 @@ func (e *Engine) sched(r *schedRecord) {
 func (e *Engine) interrupt(r *interruptRecord) {
 	e.tick(r.time, r.Begin)
 	e.threads.interrupted(r)
+}
+
+func (e *Engine) sample(r *sampleRecord) {
+	e.tick(r.time, r.time)
+	e.threads.sampled(r)
 }
 
 func (e *Engine) rare(r *rareRecord) {

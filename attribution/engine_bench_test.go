@@ -8,7 +8,7 @@ import (
 
 // stream is a realistic flow of events without end: per round, on each of
 // several queue pairs a list of an unsignalled and a signalled WR, their
-// completions, and now and then a sleep on the CQ, a preemption, an interrupt.
+// completions, and now and then a sleep on the CQ, a preemption, an interrupt, a sample.
 // CPUs' records come one CPU after the other, as rings are drained. It is made
 // once; each time it is played again it is shifted in time.
 type stream struct {
@@ -110,7 +110,7 @@ func (s *stream) host() {
 			Time: base + at, PID: groupOf(prev), TID: prev, CPU: 1, Kind: event.KindSwitch, Flags: flags,
 			Sched: event.Sched{
 				PrevTID: prev, PrevPID: groupOf(prev), NextTID: next, NextPID: groupOf(next), PrevState: state,
-				Syscall: -1, PrevComm: event.Comm{'a'}, NextComm: event.Comm{'b'},
+				Syscall: -1, PrevComm: event.Comm{'a'}, NextComm: event.Comm{'b'}, PrevStack: 1 + s.round%5,
 			},
 		})
 	}
@@ -124,6 +124,10 @@ func (s *stream) host() {
 			NextTID: worker, NextPID: tapePID, Interrupt: event.InterruptDevice, Vec: 27, InterruptBegin: base + 15_900,
 		}})
 		sw(17_000, 0, worker, 0, event.SwitchNextTarget)
+	case 5:
+		s.events = append(s.events, event.Event{Time: base + 20_350, PID: tapePID, TID: worker, CPU: 1, Kind: event.KindSample, Sample: event.Sample{
+			Stack: 1 + s.round%5, Period: 5_000_000,
+		}})
 	default:
 		s.events = append(s.events, event.Event{Time: base + 25_000, PID: tapePID, TID: worker, CPU: 1, Kind: event.KindInterrupt, IRQ: event.Interrupt{
 			Begin: base + 24_000, Kind: event.InterruptTimer, Vec: 236,

@@ -65,8 +65,10 @@ func (r *reader) event(t uint64) event.Event {
 		ev.Sched = event.Sched{
 			PrevTID: r.tid(), PrevPID: tapePID, NextTID: r.tid(), NextPID: tapePID, PrevState: uint32(r.byte() % 2),
 			Syscall: int32(r.byte()) - 1, SyscallArg: uint64(r.byte() % 10),
-			Interrupt: event.InterruptKind(r.byte() % 8), Vec: uint32(r.byte()), InterruptBegin: r.near(t),
+			Interrupt: event.InterruptKind(r.byte() % 8), Vec: uint32(r.byte()), InterruptBegin: r.near(t), PrevStack: uint64(r.byte() % 4),
 		}
+	case event.KindSample:
+		ev.Sample = event.Sample{Stack: uint64(r.byte() % 4), Period: r.near(t)}
 	case event.KindInterrupt:
 		ev.IRQ = event.Interrupt{Begin: r.near(t), Kind: event.InterruptKind(r.byte() % 8), Vec: uint32(r.byte())}
 	case event.KindLoss:
@@ -121,6 +123,7 @@ func checkAnything(t *testing.T, events []event.Event) {
 	if r.WRs.Posted != r.WRs.Completed+r.WRs.Outstanding+r.WRs.Flushed+r.WRs.Lost+r.WRs.Excluded {
 		t.Fatalf("books %+v", r.WRs)
 	}
+	checkLate(t, &r.Late)
 }
 
 func FuzzEngine(f *testing.F) {

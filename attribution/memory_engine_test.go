@@ -111,7 +111,9 @@ func (j *bigJob) post(i int, tid uint32, cpu uint16) {
 
 func (j *bigJob) preempt(tid uint32, cpu uint16) {
 	hog := uint32(10_000 + j.random.IntN(bigHogs))
-	s := event.Sched{PrevTID: tid, PrevPID: tapePID, NextTID: hog, NextPID: hog, Syscall: -1, NextComm: event.Comm{'h', 'o', 'g'}, NextCgroup: uint64(hog)}
+	j.add(event.Event{TID: tid, CPU: cpu, Kind: event.KindSample, Sample: event.Sample{Stack: 1 + uint64(j.wrs)%bigStacks, Period: 5_000_000}})
+	s := event.Sched{PrevTID: tid, PrevPID: tapePID, NextTID: hog, NextPID: hog, Syscall: -1, NextComm: event.Comm{'h', 'o', 'g'}, NextCgroup: uint64(hog),
+		PrevStack: 1 + uint64(j.wrs)%bigStacks}
 	j.add(event.Event{TID: tid, CPU: cpu, Kind: event.KindSwitch, Flags: event.SwitchPrevTarget | event.SwitchPreempt, Sched: s})
 	j.clock += 1000 + uint64(j.random.ExpFloat64()*20_000)
 	s = event.Sched{PrevTID: hog, PrevPID: hog, NextTID: tid, NextPID: tapePID, Syscall: -1, PrevComm: event.Comm{'h', 'o', 'g'}, PrevCgroup: uint64(hog)}

@@ -42,6 +42,7 @@ var kindNames = [event.Kinds]string{
 	event.KindTask:          "task",
 	event.KindLoss:          "loss",
 	event.KindPause:         "pause",
+	event.KindSample:        "sample",
 }
 
 // doubts tells the reader, worst first.
@@ -58,6 +59,7 @@ func (m *met) doubts() (doubts []string) {
 	}
 	say(m.late[roomVerb], "%d posts or completions came too late to be ordered and were left out")
 	say(m.late[roomSched]+m.late[roomInterrupt], "%d records of the scheduler or of interrupts came too late to be ordered and were left out")
+	say(m.late[roomSample], "%d samples came too late to be ordered and were left out")
 	say(m.late[roomRare], "%d records of objects, tasks or losses came too late to be ordered and were left out")
 	say(m.broken, "%d records contradict themselves and were left out")
 	say(m.unreadable, "%d completions could not be read")

@@ -32,6 +32,7 @@ type orderer struct {
 	verbs      arena[verbRecord]
 	scheds     arena[schedRecord]
 	interrupts arena[interruptRecord]
+	samples    arena[sampleRecord]
 	rares      arena[rareRecord]
 
 	merged []key // scratch of sort
@@ -60,6 +61,7 @@ const (
 	roomVerb
 	roomSched
 	roomInterrupt
+	roomSample
 	roomRare
 	numRooms
 )
@@ -73,6 +75,7 @@ var roomOf = [event.Kinds]room{
 	event.KindSwitch:        roomSched,
 	event.KindWaking:        roomSched,
 	event.KindInterrupt:     roomInterrupt,
+	event.KindSample:        roomSample,
 	event.KindQP:            roomRare,
 	event.KindCQ:            roomRare,
 	event.KindDeviceContext: roomRare,
@@ -170,6 +173,10 @@ func (o *orderer) store(l *lot, ev *event.Event, t uint64) uint32 {
 		slot, r := o.interrupts.take(l)
 		r.stamp, r.Interrupt = s, ev.IRQ
 		return slot
+	case roomSample:
+		slot, r := o.samples.take(l)
+		r.stamp, r.Sample = s, ev.Sample
+		return slot
 	default:
 		slot, r := o.rares.take(l)
 		*r = rareRecord{stamp: s, object: ev.Object}
@@ -209,6 +216,8 @@ func (o *orderer) handOut(b *bucket) {
 			o.out.sched(o.scheds.at(k.slot))
 		case roomInterrupt:
 			o.out.interrupt(o.interrupts.at(k.slot))
+		case roomSample:
+			o.out.sample(o.samples.at(k.slot))
 		case roomRare:
 			o.out.rare(o.rares.at(k.slot))
 		}
@@ -216,6 +225,7 @@ func (o *orderer) handOut(b *bucket) {
 	o.verbs.giveBack(&b.lots[roomVerb])
 	o.scheds.giveBack(&b.lots[roomSched])
 	o.interrupts.giveBack(&b.lots[roomInterrupt])
+	o.samples.giveBack(&b.lots[roomSample])
 	o.rares.giveBack(&b.lots[roomRare])
 	o.held -= len(b.keys)
 	b.keys = b.keys[:0]
@@ -273,6 +283,8 @@ func (o *orderer) compareContent(a, b key) int {
 		return compareSched(o.scheds.at(a.slot), o.scheds.at(b.slot))
 	case roomInterrupt:
 		return compareInterrupt(o.interrupts.at(a.slot), o.interrupts.at(b.slot))
+	case roomSample:
+		return compareSample(o.samples.at(a.slot), o.samples.at(b.slot))
 	default:
 		return compareRare(o.rares.at(a.slot), o.rares.at(b.slot))
 	}
@@ -286,6 +298,8 @@ func (o *orderer) stamp(k key) *stamp {
 		return &o.scheds.at(k.slot).stamp
 	case roomInterrupt:
 		return &o.interrupts.at(k.slot).stamp
+	case roomSample:
+		return &o.samples.at(k.slot).stamp
 	default:
 		return &o.rares.at(k.slot).stamp
 	}

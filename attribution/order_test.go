@@ -22,17 +22,20 @@ func (l *listener) verb(r *verbRecord) {
 }
 func (l *listener) sched(r *schedRecord)         { l.stamps = append(l.stamps, r.stamp) }
 func (l *listener) interrupt(r *interruptRecord) { l.stamps = append(l.stamps, r.stamp) }
+func (l *listener) sample(r *sampleRecord)       { l.stamps = append(l.stamps, r.stamp) }
 func (l *listener) rare(r *rareRecord)           { l.stamps = append(l.stamps, r.stamp) }
 
 func anyEvent(rng *rand.Rand, t uint64) event.Event {
 	ev := event.Event{Time: t, PID: 1, TID: 1 + rng.Uint32N(3), CPU: uint16(rng.IntN(4))}
-	switch rng.IntN(4) {
+	switch rng.IntN(5) {
 	case 0:
 		ev.Kind = event.KindSwitch
 	case 1:
 		ev.Kind, ev.IRQ.Begin = event.KindInterrupt, t
 	case 2:
 		ev.Kind, ev.Object = event.KindTask, &event.Object{Task: &event.Task{Event: event.TaskFound}}
+	case 3:
+		ev.Kind, ev.Sample = event.KindSample, event.Sample{Stack: rng.Uint64N(3), Period: 1}
 	default:
 		ev.Kind, ev.Verb.WRID = event.KindCompletion, rng.Uint64()
 	}

@@ -32,6 +32,10 @@ type (
 		stamp
 		event.Interrupt
 	}
+	sampleRecord struct {
+		stamp
+		event.Sample
+	}
 	rareRecord struct {
 		stamp     // of a loss: its beginning
 		lossEnd   uint64
@@ -49,6 +53,7 @@ type recordHandler interface {
 	verb(r *verbRecord)
 	sched(r *schedRecord)
 	interrupt(r *interruptRecord)
+	sample(r *sampleRecord)
 	rare(r *rareRecord)
 }
 
@@ -65,11 +70,12 @@ var rank = [event.Kinds]uint8{
 	event.KindInterrupt:     6,
 	event.KindWaking:        7,
 	event.KindSwitch:        8,
-	event.KindArm:           9,
-	event.KindWR:            10,
-	event.KindCQE:           11,
-	event.KindPostEnd:       12,
-	event.KindCompletion:    13,
+	event.KindSample:        9,
+	event.KindArm:           10,
+	event.KindWR:            11,
+	event.KindCQE:           12,
+	event.KindPostEnd:       13,
+	event.KindCompletion:    14,
 }
 
 // The comparisons below order all that is in a record, so that the order of
@@ -183,6 +189,16 @@ func compareInterrupt(a, b *interruptRecord) int {
 		cmp.Compare(a.Nested, b.Nested),
 		cmp.Compare(a.flags, b.flags),
 		bytes.Compare(a.Name[:], b.Name[:]),
+	)
+}
+
+func compareSample(a, b *sampleRecord) int {
+	return cmp.Or(
+		compareStamp(&a.stamp, &b.stamp),
+		cmp.Compare(a.cpu, b.cpu),
+		cmp.Compare(a.flags, b.flags),
+		cmp.Compare(a.Stack, b.Stack),
+		cmp.Compare(a.Period, b.Period),
 	)
 }
 

@@ -44,6 +44,7 @@ type Report struct {
 	Floors      []Floor       // what the wire was split by; most used first
 	Series      []SeriesPoint // latency by class over the window
 	Slow        Slow
+	Late        Late // what the threads that reap did while completions waited for them
 
 	Samples []Sample // for profiles; sorted
 	Sampled *Sampled // nil: all of the window was observed

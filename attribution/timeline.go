@@ -20,6 +20,7 @@ type span struct {
 	begin   uint64
 	arg     uint64 // first argument of syscall
 	wake    uint64 // of woken: sequence number in wakes, plus one; 0: not seen
+	stack   uint64 // off the CPU: where it left it; 0: unknown
 	syscall int32  // asleep: the system call it sleeps in, -1: none
 	cpu     int32  // running or runnable there; -1: unknown
 	state   threadState
@@ -53,6 +54,8 @@ type thread struct {
 	wakes    ring[wake]
 	early    wake        // came while it ran, since it came to the CPU last
 	tops     ring[onTop] // in the order of their ends
+	samples  ring[sampled]
+	late     coverage // when completions waited for it
 	call     openCall
 	exiting  bool
 }
@@ -60,7 +63,7 @@ type thread struct {
 const (
 	// spansFree are kept without asking whether anybody needs them.
 	spansFree = 1024
-	// spansMost bounds a thread's past: 128 KiB of spans.
+	// spansMost bounds a thread's past: 192 KiB of spans.
 	spansMost = 4096
 )
 
@@ -213,7 +216,7 @@ func (tl *timelines) switched(r *schedRecord) {
 func (tl *timelines) arrives(th *thread, r *schedRecord) {
 	if th.state() == stateAsleep {
 		if s := th.spans.last(); th.early.time != 0 {
-			*s = span{begin: s.begin, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: tl.keep(th, th.early)}
+			*s = span{begin: s.begin, state: stateRunnable, why: woken, syscall: -1, cpu: -1, stack: s.stack, wake: tl.keep(th, th.early)}
 		}
 	}
 	th.early.time = 0
@@ -252,7 +255,7 @@ func (tl *timelines) member(pid, tid uint32, target bool) *thread {
 // whatever its state says (kernel/sched/core.c, __schedule).
 func (tl *timelines) leaves(th *thread, r *schedRecord) {
 	tl.runs(th, r.time, r.cpu)
-	s := span{begin: r.time, syscall: -1, cpu: int32(r.cpu)}
+	s := span{begin: r.time, syscall: -1, cpu: int32(r.cpu), stack: r.PrevStack}
 	switch {
 	case r.flags&event.SwitchPrevExited != 0:
 		s.state, s.why = stateAsleep, exited
@@ -290,7 +293,11 @@ func (tl *timelines) woke(r *schedRecord) {
 		th.early = w
 	case stateRunnable:
 	default:
-		tl.enter(th, span{begin: r.time, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: tl.keep(th, w)})
+		s := span{begin: r.time, state: stateRunnable, why: woken, syscall: -1, cpu: -1, wake: tl.keep(th, w)}
+		if th.spans.len() > 0 {
+			s.stack = th.spans.last().stack
+		}
+		tl.enter(th, s)
 	}
 }
 

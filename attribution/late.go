@@ -1,0 +1,35 @@
+package attribution
+
+// Doing is what a thread did while completions waited for it.
+type Doing uint8
+
+const (
+	Ran          Doing = iota // something else than the poll that would have returned them
+	Slept                     // for a reason of its own
+	WaitedForCPU              // could have run
+	numDoings
+)
+
+func (d Doing) String() string { return [...]string{"ran", "slept", "waited for a CPU"}[d] }
+
+// Late is what the threads that reap did while completions waited for them: between
+// done, as far as it is certain, and the reap, but for what was charged to interrupts and
+// to the delivery of the completion. Each nanosecond of a thread counts once.
+// RanNS, SleptNS, WaitedNS and UnknownNS are disjoint; Stacks and UnsampledNS add up to the first three.
+type Late struct {
+	RanNS, SleptNS, WaitedNS int64
+	UnknownNS                int64 // forgotten by the time it was asked about
+	UnsampledNS              int64 // of RanNS: without a sample that stands for it
+	Samples                  int64
+	Stacks                   []LateStack // by falling NS, the rest last; at most 1003
+}
+
+// LateStack is one call stack with one thing done.
+type LateStack struct {
+	PID     uint32
+	Stack   uint64 // of the thread: as it ran, or where it left the CPU; 0: unknown
+	Doing   Doing
+	NS      int64 // of Ran: what its samples stand for
+	Samples int64 // of Ran
+	Rest    bool  // all that are beyond the bound; PID and Stack are 0
+}

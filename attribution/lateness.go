@@ -1,0 +1,251 @@
+package attribution
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// While a completion waits, between done and its reap, the thread that is to reap
+// it does something else: it runs code, sleeps, or waits for a CPU. What it was at
+// is told by call stacks: those that samples saw while it ran, and the one with
+// which it left the CPU. That a completion waited is known only as it is reaped, so
+// each thread's latest samples and spans are kept until then.
+
+// lateMost stacks are kept apart; the smaller half is folded where they are more.
+const lateMost = 1000
+
+// sampleLongest bounds what one sample may stand for, ns: a longer period is damage.
+const sampleLongest = 1_000_000_000
+
+// sampled is a sample of a thread.
+type sampled struct{ time, stack, period uint64 }
+
+func (s *sampled) takenAt() uint64 { return s.time }
+
+// sampled takes a look at what a thread ran.
+func (tl *timelines) sampled(r *sampleRecord) {
+	if r.tid == 0 {
+		return // the idle task is nobody
+	}
+	th := tl.thread(r.pid, r.tid)
+	makeRoom(&th.samples, func(i uint64) uint64 { return th.samples.at(i).time }, tl.need)
+	th.samples.push(sampled{r.time, r.Stack, min(r.Period, sampleLongest)})
+}
+
+// keepsWaiting are the causes that are the reaping thread's: in the others it is held
+// up by an interrupt, or waits for the completion itself.
+var keepsWaiting = [numCauses]bool{
+	Submit: true, LatePoll: true, Reap: true, OwnSleep: true, Handoff: true,
+	Runqueue: true, Preempted: true, Yielded: true, Throttled: true,
+}
+
+type lateKey struct {
+	stack uint64
+	pid   uint32
+	doing Doing
+}
+
+type lateSum struct {
+	ns      uint64
+	samples int64
+}
+
+func (s *lateSum) merge(other *lateSum) {
+	s.ns += other.ns
+	s.samples += other.samples
+}
+
+// lateness sums what threads did while completions waited for them, each nanosecond
+// of a thread once, however many completions there were.
+type lateness struct {
+	ns      [numDoings]uint64
+	unknown uint64 // of times that were forgotten when they were asked about
+	sums    map[lateKey]*lateSum
+	last    *lateSum
+	lastKey lateKey
+	folded  [numDoings]lateSum
+	folds   int64     // stacks that were too small to keep
+	order   []lateKey // scratch
+}
+
+func newLateness() lateness { return lateness{sums: make(map[lateKey]*lateSum)} }
+
+// keptWaiting takes the segments of m from the one on in which done is, or which
+// begins there, at from. Where done is uncertain, only what comes after it for certain counts.
+func (e *Engine) keptWaiting(m *measured, from uint64, segments []segment) {
+	if m.status != 0 {
+		return
+	}
+	if m.uncertain {
+		from = max(from, m.doneHigh)
+	}
+	for i := 0; i < len(segments); {
+		s := segments[i]
+		i++
+		if !keepsWaiting[s.cause] {
+			continue
+		}
+		for ; i < len(segments) && segments[i].begin == s.end && segments[i].tid == s.tid && keepsWaiting[segments[i].cause]; i++ {
+			s.end = segments[i].end
+		}
+		if s.begin = max(s.begin, from); s.begin >= s.end {
+			continue
+		}
+		if th := e.threads.known(s.tid); th != nil {
+			th.late.add(s.begin, s.end, func(begin, end uint64) { e.lateness.charge(th, begin, end) })
+		}
+	}
+}
+
+// charge a thread's time to what it did.
+func (l *lateness) charge(th *thread, begin, end uint64) {
+	if th.state() == stateRunning && th.spans.last().begin <= begin {
+		l.ran(th, begin, end)
+		return
+	}
+	seq, ok := search(&th.spans, begin, (*span).beganAt)
+	if !ok {
+		first := end
+		if th.spans.len() > 0 {
+			first = min(end, th.spans.at(th.spans.first).begin)
+		}
+		l.unknown += first - begin
+		begin, seq = first, th.spans.first
+	}
+	for ; begin < end; seq++ {
+		until := end
+		if seq+1 != th.spans.next {
+			until = min(end, th.spans.at(seq+1).begin)
+		}
+		if until <= begin {
+			continue
+		}
+		switch s := th.spans.at(seq); s.state {
+		case stateRunning:
+			l.ran(th, begin, until)
+		case stateAsleep:
+			l.left(th, Slept, s.stack, until-begin)
+		case stateRunnable:
+			l.left(th, WaitedForCPU, s.stack, until-begin)
+		default:
+			l.unknown += until - begin
+		}
+		begin = until
+	}
+}
+
+// ran from begin to end, with the samples in it.
+func (l *lateness) ran(th *thread, begin, end uint64) {
+	l.ns[Ran] += end - begin
+	if th.samples.len() == 0 || th.samples.last().time < begin {
+		return
+	}
+	seq := th.samples.first
+	if before, ok := search(&th.samples, begin-1, (*sampled).takenAt); ok {
+		seq = before + 1
+	}
+	for ; seq != th.samples.next && th.samples.at(seq).time < end; seq++ {
+		s := th.samples.at(seq)
+		l.sum(lateKey{s.stack, th.pid, Ran}).merge(&lateSum{s.period, 1})
+	}
+}
+
+// left the CPU with that stack, so long ago.
+func (l *lateness) left(th *thread, doing Doing, stack, ns uint64) {
+	l.ns[doing] += ns
+	l.sum(lateKey{stack, th.pid, doing}).ns += ns
+}
+
+func (l *lateness) sum(k lateKey) *lateSum {
+	if l.last != nil && l.lastKey == k {
+		return l.last
+	}
+	sum := l.sums[k]
+	if sum == nil {
+		if len(l.sums) >= lateMost {
+			l.fold()
+		}
+		sum = new(lateSum)
+		l.sums[k] = sum
+	}
+	l.last, l.lastKey = sum, k
+	return sum
+}
+
+// fold the smaller half into one entry for each thing done.
+func (l *lateness) fold() {
+	l.last = nil
+	l.order = l.order[:0]
+	for k := range l.sums {
+		l.order = append(l.order, k)
+	}
+	slices.SortFunc(l.order, func(a, b lateKey) int {
+		return cmp.Or(cmp.Compare(l.sums[b].ns, l.sums[a].ns), compareLate(&a, &b))
+	})
+	for _, k := range l.order[len(l.order)/2:] {
+		l.folded[k.doing].merge(l.sums[k])
+		l.folds++
+		delete(l.sums, k)
+	}
+}
+
+func compareLate(a, b *lateKey) int {
+	return cmp.Or(cmp.Compare(a.doing, b.doing), cmp.Compare(a.pid, b.pid), cmp.Compare(a.stack, b.stack))
+}
+
+// report gives all stacks. Each sample stands for its period, and all of them for no
+// more than the time in which threads ran.
+func (l *lateness) report() Late {
+	r := Late{
+		RanNS: int64(l.ns[Ran]), SleptNS: int64(l.ns[Slept]), WaitedNS: int64(l.ns[WaitedForCPU]),
+		UnknownNS: int64(l.unknown),
+	}
+	add := func(s LateStack, sum *lateSum) {
+		s.NS, s.Samples = int64(sum.ns), sum.samples
+		r.Samples += sum.samples
+		r.Stacks = append(r.Stacks, s)
+	}
+	for k, sum := range l.sums {
+		add(LateStack{PID: k.pid, Stack: k.stack, Doing: k.doing}, sum)
+	}
+	for doing := range l.folded {
+		if sum := &l.folded[doing]; sum.ns > 0 {
+			add(LateStack{Doing: Doing(doing), Rest: true}, sum)
+		}
+	}
+	r.scale()
+	slices.SortFunc(r.Stacks, func(a, b LateStack) int {
+		return cmp.Or(trueFirst(b.Rest, a.Rest), cmp.Compare(b.NS, a.NS), cmp.Compare(b.Samples, a.Samples),
+			compareLate(&lateKey{a.Stack, a.PID, a.Doing}, &lateKey{b.Stack, b.PID, b.Doing}))
+	})
+	return r
+}
+
+// scale what samples stand for to the time in which threads ran, where it is more.
+func (r *Late) scale() {
+	var stood int64
+	for i := range r.Stacks {
+		if s := &r.Stacks[i]; s.Doing == Ran {
+			stood += s.NS
+		}
+	}
+	r.UnsampledNS = r.RanNS
+	for i := range r.Stacks {
+		s := &r.Stacks[i]
+		if s.Doing != Ran {
+			continue
+		}
+		if stood > r.RanNS {
+			s.NS = int64(mulDiv(uint64(s.NS), uint64(r.RanNS), uint64(stood)))
+		}
+		r.UnsampledNS -= s.NS
+	}
+}
+
+func (l *lateness) doubts() []string {
+	if l.folds == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("more than %d call stacks of threads that completions waited for: the smaller ones are summed as %s", lateMost, other)}
+}
