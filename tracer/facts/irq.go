@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,8 +92,9 @@ func (d *device) lines(names map[uint32]string) []uint32 {
 //
 //	24:  10  0  PCI-MSIX-0000:00:02.0  0-edge      virtio0-config
 //	24:  10  0  GICv3                  27 Level     arch_timer, other
+//	24:  10  0  Hyper-V PCIe MSI  4138200989697-edge  mana_q0@pci:7870:00:00.0
 //
-// with a count for each CPU of the heading.
+// with a count for each CPU of the heading (show_interrupts of kernel/irq/proc.c).
 func parseInterrupts(text string) map[uint32]string {
 	names := map[uint32]string{}
 	heading, rest, _ := strings.Cut(text, "\n")
@@ -104,16 +106,21 @@ func parseInterrupts(text string) map[uint32]string {
 			continue // NMI, LOC and their like are no lines
 		}
 		fields := strings.Fields(after)
-		// Counts, the chip, its own number, and how it is triggered.
-		skip := cpus + 2
-		if len(fields) > skip && (fields[skip] == "Edge" || fields[skip] == "Level") {
-			skip++
-		}
-		if len(fields) > skip {
-			names[uint32(n)] = clean(strings.Join(fields[skip:], " "))
-		} else {
-			names[uint32(n)] = ""
-		}
+		names[uint32(n)] = clean(strings.Join(actions(fields[min(cpus, len(fields)):]), " "))
 	}
 	return names
 }
+
+// actions are the fields after a line's chip, which has one word or several, its
+// number there, and how it is triggered: fused with the number ("0-edge", Xen's
+// without one: "-msi-x"), or a word that follows it.
+func actions(fields []string) []string {
+	for i := 1; i < len(fields); i++ {
+		if f := fields[i]; f == "Edge" || f == "Level" || triggered.MatchString(f) {
+			return fields[i+1:]
+		}
+	}
+	return fields[min(2, len(fields)):]
+}
+
+var triggered = regexp.MustCompile(`^[0-9]*-[a-z][a-z-]*$`)

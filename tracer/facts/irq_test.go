@@ -22,6 +22,23 @@ const interruptsX86 = `           CPU0       CPU1
  ERR:          0
 `
 
+// As guests of Hyper-V print them, Azure's among them: the chip has several words.
+const interruptsHyperV = `           CPU0       CPU1
+   8:          0          0  IO-APIC   8-edge      rtc0
+  24:          0         12  Hyper-V PCIe MSI 4138200989697-edge      mana_q0@pci:7870:00:00.0
+  25:       7000          0  Hyper-V PCIe MSI 4138200989698-edge      mlx5_comp0@pci:c1d2:00:02.0
+  26:          0          0  Hyper-V PCIe MSI 4138200989699-edge
+`
+
+// Of Xen some have no number of their own, and a chip may have no name.
+const interruptsXen = `           CPU0       CPU1
+  48:        123          4  xen-percpu    -virq      timer0
+  70:         10          0  xen-pirq    -msi-x     mlx5_comp0@pci:0000:03:00.0
+  71:         10          0  -     3-edge      something-edge
+  72:         10          0  dummy   17 
+  73:         10          0  dummy   18  named
+`
+
 const interruptsARM64 = `           CPU0       CPU1       CPU2       CPU3
  11:    1234567     223344     334455     445566     GICv3  27 Level     arch_timer
  40:          0          0          9          0   ITS-MSI 524288 Edge      mlx5_async0@pci:0000:03:00.0
@@ -38,6 +55,12 @@ func TestParseInterrupts(t *testing.T) {
 			41: "mlx5_comp0@pci:0000:03:00.0, other name", 42: "",
 		}},
 		"arm64": {interruptsARM64, map[uint32]string{11: "arch_timer", 40: "mlx5_async0@pci:0000:03:00.0"}},
+		"hyper-v": {interruptsHyperV, map[uint32]string{
+			8: "rtc0", 24: "mana_q0@pci:7870:00:00.0", 25: "mlx5_comp0@pci:c1d2:00:02.0", 26: "",
+		}},
+		"xen": {interruptsXen, map[uint32]string{
+			48: "timer0", 70: "mlx5_comp0@pci:0000:03:00.0", 71: "something-edge", 72: "", 73: "named",
+		}},
 		"empty": {"", map[uint32]string{}},
 		"junk":  {"CPU0\n99999999999: 1 x y z\n7\n: 1\n5:\n", map[uint32]string{5: ""}},
 	} {
