@@ -41,7 +41,7 @@ func (t *Tracer) Context() *event.Context {
 	t.describeTargets(c)
 	c.Notes = t.allNotes()
 	t.cgroups.describe(c)
-	if note := facts.StealNote(t.steal, time.Duration(t.window.End-t.window.Begin), t.host.CPUs); note != "" {
+	if note := t.steal.Note(time.Duration(t.window.End - t.window.Begin)); note != "" {
 		c.Notes = append(c.Notes, note)
 	}
 	return c

@@ -124,9 +124,9 @@ type Tracer struct {
 	losses      lossMeter
 	stacks      *stackKeeper
 	window      event.Window
-	closing     uint64        // when the gate was about to close
-	latest      uint64        // of the events that the gate lets through
-	steal       time.Duration // during the window; before it ends, what there was when it began
+	closing     uint64           // when the gate was about to close
+	latest      uint64           // of the events that the gate lets through
+	steal       facts.StolenTime // during the window; before it ends, what there was when it began
 	host        event.Host
 	devices     *facts.Devices
 	lines       lineSet
@@ -287,7 +287,7 @@ func (t *Tracer) shut() error {
 	}
 	t.window.End = monotonic()
 	t.devices.End()
-	t.steal = facts.Steal() - t.steal
+	t.steal = facts.Steal().Since(t.steal)
 	return nil
 }
 
