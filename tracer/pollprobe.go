@@ -1,7 +1,6 @@
 package tracer
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
+	"github.com/rdmatrace/rdmatrace/tracer/locate/object"
 	"github.com/rdmatrace/rdmatrace/tracer/pollpath"
 )
 
@@ -81,28 +81,19 @@ func (f *follower) beginPoll(s *pollSlot) error {
 
 // findPaths looks at the code of a poll function.
 func findPaths(lib *locate.Library, fn locate.Function) ([]pollpath.Candidate, error) {
-	file, err := elf.Open(lib.Open)
+	file, err := os.Open(lib.Open)
 	if err != nil {
 		return nil, fmt.Errorf("read the code of %s: %w", lib.Path, err)
 	}
 	defer file.Close()
-	find := pollpath.Find
-	if fn.Verb != locate.PollCQ {
-		find = pollpath.FindCurrent
+	o, err := object.New(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the code of %s: %w", lib.Path, err)
 	}
-	return find(machine, func(addr uint64, n int) []byte {
-		for _, p := range file.Progs {
-			if p.Type != elf.PT_LOAD || addr < p.Vaddr || addr >= p.Vaddr+p.Filesz {
-				continue
-			}
-			b := make([]byte, min(uint64(n), p.Vaddr+p.Filesz-addr))
-			if _, err := p.ReadAt(b, int64(addr-p.Vaddr)); err != nil {
-				return nil
-			}
-			return b
-		}
-		return nil
-	}, fn.Vaddr, fn.Size)
+	if fn.Verb != locate.PollCQ {
+		return pollpath.FindCurrent(pollpath.ImageOf(o), fn.Vaddr)
+	}
+	return pollpath.Find(pollpath.ImageOf(o), fn.Vaddr)
 }
 
 // tryNext tries the next candidate, if there is one.

@@ -87,10 +87,8 @@ func (c *hitCounter) check(t *testing.T, exe string) {
 	c.checkFunction(t, exe, "next_poll", FindCurrent)
 }
 
-func (c *hitCounter) checkFunction(t *testing.T, exe, name string, find func(elf.Machine, Code, uint64, uint64) ([]Candidate, error)) {
-	machine, code := codeOf(t, exe)
-	f := symbol(t, exe, name)
-	candidates, err := find(machine, code, f.Value, f.Size)
+func (c *hitCounter) checkFunction(t *testing.T, exe, name string, find func(Image, uint64) ([]Candidate, error)) {
+	candidates, err := find(imageOf(t, exe), symbol(t, exe, name).Value)
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
 		return

@@ -7,7 +7,8 @@
 // the running process before it is believed.
 //
 // How: the function's graph is explored by recursive descent from its entry,
-// so instruction boundaries are certain. The returned count is followed
+// so instruction boundaries are certain; a jump table counts for what a compare
+// shows to be in it. The returned count is followed
 // backwards from every ret through moves to the instructions that raise it.
 // After each of these, the first emulated instruction that no path reaches
 // without a raise is a site: on Debian's libmlx5 the jcc of the loop's latch.

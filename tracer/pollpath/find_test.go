@@ -5,39 +5,36 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/rdmatrace/rdmatrace/tracer/locate/object"
 )
 
-// codeOf reads an ELF file's loaded bytes by virtual address.
-func codeOf(t testing.TB, path string) (elf.Machine, Code) {
+// imageOf reads an ELF file.
+func imageOf(t testing.TB, path string) Image {
 	t.Helper()
-	f, err := elf.Open(path)
+	r, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() })
-	type segment struct {
-		addr uint64
-		data []byte
+	t.Cleanup(func() { r.Close() })
+	f, err := object.New(r)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var segments []segment
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_LOAD {
-			continue
-		}
-		data := make([]byte, p.Filesz)
-		if _, err := p.ReadAt(data, 0); err != nil {
-			t.Fatal(err)
-		}
-		segments = append(segments, segment{p.Vaddr, data})
-	}
-	return f.Machine, func(addr uint64, n int) []byte {
-		for _, s := range segments {
-			if addr >= s.addr && addr < s.addr+uint64(len(s.data)) {
-				b := s.data[addr-s.addr:]
-				return b[:min(n, len(b))]
+	return ImageOf(f)
+}
+
+// imageOfBytes are code from address 0 on, all of one function.
+func imageOfBytes(b []byte) Image {
+	return Image{
+		Machine: elf.EM_X86_64,
+		Code: func(addr uint64, n int) []byte {
+			if addr >= uint64(len(b)) {
+				return nil
 			}
-		}
-		return nil
+			return b[addr:min(addr+uint64(n), uint64(len(b)))]
+		},
+		Extent: func(addr uint64) (begin, end uint64, ok bool) { return 0, uint64(len(b)), addr < uint64(len(b)) },
 	}
 }
 
@@ -46,21 +43,19 @@ func TestFindDebian(t *testing.T) {
 	tests := []struct {
 		lib, name string
 		entry     uint64 // of rdma-core 44.0-2
-		size      uint64
 		want      uint64
 		stride    Location
 		shift     int64 // of what it keeps of the queue's address
 	}{
-		{dir + "libmlx5.so.1.24.44.0", "mlx5_poll_cq_v1", 0x1e880, 0xee1, 0x1ebbd, r13, 0},
-		{dir + "libibverbs/librxe-rdmav34.so", "rxe_poll_cq", 0x2ca0, 0xaa, 0x2d27, rbx, 0x138},
+		{dir + "libmlx5.so.1.24.44.0", "mlx5_poll_cq_v1", 0x1e880, 0x1ebbd, r13, 0},
+		{dir + "libibverbs/librxe-rdmav34.so", "rxe_poll_cq", 0x2ca0, 0x2d27, rbx, 0x138},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := os.Stat(tt.lib); err != nil {
 				t.Skipf("made for Debian 12's ibverbs-providers 44.0: %v", err)
 			}
-			m, code := codeOf(t, tt.lib)
-			c, err := Find(m, code, tt.entry, tt.size)
+			c, err := Find(imageOf(t, tt.lib), tt.entry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,19 +81,19 @@ func TestFindCurrentDebian(t *testing.T) {
 	if _, err := os.Stat(lib); err != nil {
 		t.Skipf("made for Debian 12's ibverbs-providers 44.0: %v", err)
 	}
-	m, code := codeOf(t, lib)
+	im := imageOf(t, lib)
 	for _, tt := range []struct {
-		name        string
-		entry, size uint64
-		want        []uint64 // nil: it is refused
-		emulated    bool
+		name     string
+		entry    uint64
+		want     []uint64 // nil: it is refused
+		emulated bool
 	}{
-		{"start_poll, with a lock", 0xe730, 0xaf1, []uint64{0xea78, 0xec9f, 0xeec8, 0xefba, 0xf1d8, 0xf201}, true},
-		{"next_poll", 0x16fc0, 0xa51, []uint64{0x17307, 0x175bb, 0x1777d, 0x17860, 0x179cc, 0x179fa}, true},
-		{"next_poll, before CQE version 1", 0x17a20, 0xa41, []uint64{0x17c58}, false},
-		{"start_poll, time stamps converted", 0xd100, 0xab6, nil, false},
+		{"start_poll, with a lock", 0xe730, []uint64{0xea78, 0xec9f, 0xeec8, 0xefba, 0xf1d8, 0xf201}, true},
+		{"next_poll", 0x16fc0, []uint64{0x17307, 0x175bb, 0x1777d, 0x17860, 0x179cc, 0x179fa}, true},
+		{"next_poll, before CQE version 1", 0x17a20, []uint64{0x17c58}, false},
+		{"start_poll, time stamps converted", 0xd100, nil, false},
 	} {
-		c, err := FindCurrent(m, code, tt.entry, tt.size)
+		c, err := FindCurrent(im, tt.entry)
 		if (err == nil) != (tt.want != nil) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -109,47 +104,39 @@ func TestFindCurrentDebian(t *testing.T) {
 }
 
 func TestFindErrors(t *testing.T) {
-	code := func(b ...byte) Code {
-		return func(addr uint64, n int) []byte {
-			if addr >= uint64(len(b)) {
-				return nil
-			}
-			return b[addr:min(addr+uint64(n), uint64(len(b)))]
-		}
-	}
+	other := imageOfBytes([]byte{0xc3})
+	other.Machine = elf.EM_PPC64
 	tests := []struct {
 		name string
-		m    elf.Machine
-		code Code
+		im   Image
 	}{
-		{"another machine", elf.EM_PPC64, code(0xc3)},
-		{"nothing mapped", elf.EM_X86_64, code()},
-		{"no count: ret", elf.EM_X86_64, code(0xc3)},
-		{"runs off its code", elf.EM_X86_64, code(0x90, 0x90)},
-		{"calls itself", elf.EM_X86_64, code(0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3)},
+		{"another machine", other},
+		{"nothing mapped", imageOfBytes(nil)},
+		{"no count: ret", imageOfBytes([]byte{0xc3})},
+		{"runs off its code", imageOfBytes([]byte{0x90, 0x90})},
+		{"calls itself", imageOfBytes([]byte{0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3})},
+		// xor %eax,%eax; jmp into the next, whose end is an inc %eax: the count is raised there.
+		{"an instruction in another", imageOfBytes([]byte{0x31, 0xc0, 0x74, 0x01, 0xb9, 0xff, 0xc0, 0x90, 0x90, 0xc3})},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if c, err := Find(tt.m, tt.code, 0, 0); err == nil {
+			if c, err := Find(tt.im, 0); err == nil {
 				t.Errorf("found %+v", c)
 			}
 		})
 	}
 }
 
-// FuzzFind: any bytes give candidates at instruction boundaries of the graph, or an error.
+// FuzzFind: any bytes give candidates at instruction boundaries of the graph, no
+// instruction of which reaches over a site, or an error.
 func FuzzFind(f *testing.F) {
 	f.Add([]byte{0x31, 0xc0, 0x83, 0xc0, 0x01, 0x39, 0xf0, 0x75, 0xf9, 0xc3})
 	f.Add([]byte{0xff, 0xe0})
+	f.Add([]byte{0x31, 0xc0, 0x74, 0x01, 0xb9, 0xff, 0xc0, 0x90, 0x90, 0xc3})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		code := func(addr uint64, n int) []byte {
-			if addr >= uint64(len(b)) {
-				return nil
-			}
-			return b[addr:min(addr+uint64(n), uint64(len(b)))]
-		}
-		counts, _ := Find(elf.EM_X86_64, code, 0, 0)
-		currents, _ := FindCurrent(elf.EM_X86_64, code, 0, 0)
+		im := imageOfBytes(b)
+		counts, _ := Find(im, 0)
+		currents, _ := FindCurrent(im, 0)
 		for _, x := range append(counts, currents...) {
 			if len(x.Sites) == 0 {
 				t.Fatal("a candidate without a site")
@@ -158,7 +145,30 @@ func FuzzFind(f *testing.F) {
 				if s >= uint64(len(b)) {
 					t.Fatalf("site %#x lies outside the code", s)
 				}
+				checkBoundary(t, im, s)
 			}
 		}
 	})
+}
+
+// checkBoundary makes sure that no instruction that the analysis sees holds addr
+// in its middle, in any function that the entry's wraps.
+func checkBoundary(t *testing.T, im Image, addr uint64) {
+	t.Helper()
+	for entry, left := uint64(0), 4; left > 0; left-- {
+		g, err := explore(im, entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range g.nodes {
+			if n.addr < addr && addr < n.next() {
+				t.Fatalf("site %#x lies in the instruction at %#x", addr, n.addr)
+			}
+		}
+		if g.nodes[addr] != nil {
+			return
+		}
+		entry, _ = g.onlyTarget(g.origins()[madeByCall])
+	}
+	t.Fatalf("site %#x is no instruction", addr)
 }

@@ -1,17 +1,14 @@
 package pollpath
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
-
-	"debug/elf"
 )
-
-// Code gives the bytes of a mapped object by virtual address: at least one
-// and at most n of them, or none where nothing is mapped.
-type Code func(addr uint64, n int) []byte
 
 // flow says where control goes after an instruction.
 type flow uint8
@@ -55,11 +52,20 @@ func (n *node) succs(yield func(uint64)) {
 	}
 }
 
+// stopAfter lets nothing run on from n to the next instruction.
+func (n *node) stopAfter() {
+	switch n.flow {
+	case flowNext, flowCall:
+		n.flow = flowStop
+	case flowCond:
+		n.flow = flowJump
+	}
+}
+
 // graph is what recursive descent from an entry reached.
 type graph struct {
-	code       Code
+	Image
 	entry      uint64
-	end        uint64 // of its code, as far as that is in one piece; 0: unknown
 	nodes      map[uint64]*node
 	unresolved int // indirect jumps that could not be followed
 }
@@ -69,17 +75,26 @@ type graph struct {
 const maxNodes = 20000
 
 // explore decodes everything reachable from entry without entering calls. Nothing
-// runs on from the last of its size bytes into what follows: the last instruction
+// runs on from the end of a piece of code into what follows: the last instruction
 // is often the call of a function that does not return.
-func explore(machine elf.Machine, code Code, entry, size uint64) (*graph, error) {
-	if machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("analyse a poll function: machine %v is not supported", machine)
+func explore(im Image, entry uint64) (*graph, error) {
+	if im.Machine != elf.EM_X86_64 {
+		return nil, fmt.Errorf("analyse a poll function: machine %v is not supported", im.Machine)
 	}
-	g := &graph{code: code, entry: entry, nodes: map[uint64]*node{}}
-	if size > 0 {
-		g.end = entry + size
+	g := &graph{Image: im, entry: entry, nodes: map[uint64]*node{}}
+	if err := g.extend([]uint64{entry}); err != nil {
+		return nil, err
 	}
-	work := []uint64{entry}
+	g.link()
+	if err := g.resolveTables(); err != nil {
+		return nil, err
+	}
+	return g, g.apart()
+}
+
+// extend explores from addrs.
+func (g *graph) extend(addrs []uint64) error {
+	work := slices.Clone(addrs)
 	for len(work) > 0 {
 		addr := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -87,26 +102,25 @@ func explore(machine elf.Machine, code Code, entry, size uint64) (*graph, error)
 			continue
 		}
 		if len(g.nodes) == maxNodes {
-			return nil, fmt.Errorf("analyse a poll function at %#x: more than %d instructions", entry, maxNodes)
+			return fmt.Errorf("analyse a poll function at %#x: more than %d instructions", g.entry, maxNodes)
 		}
 		n, err := g.decode(addr)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		g.nodes[addr] = n
 		n.succs(func(s uint64) { work = append(work, s) })
 	}
-	g.link()
-	g.resolveTables()
-	return g, nil
+	return nil
 }
 
-// link fills in the predecessors.
+// link fills in the predecessors, in the order of their addresses.
 func (g *graph) link() {
 	for _, n := range g.nodes {
 		n.preds = n.preds[:0]
 	}
-	for _, n := range g.nodes {
+	for _, addr := range slices.Sorted(maps.Keys(g.nodes)) {
+		n := g.nodes[addr]
 		n.succs(func(s uint64) {
 			if m := g.nodes[s]; m != nil {
 				m.preds = append(m.preds, n.addr)
@@ -116,7 +130,7 @@ func (g *graph) link() {
 }
 
 func (g *graph) decode(addr uint64) (*node, error) {
-	b := g.code(addr, 15)
+	b := g.Code(addr, 15)
 	in, err := decodeX86(b)
 	if err != nil {
 		return nil, fmt.Errorf("analyse a poll function: instruction at %#x: %w", addr, err)
@@ -138,8 +152,8 @@ func (g *graph) decode(addr uint64) (*node, error) {
 	case direct: // jcc, jrcxz, loop
 		n.flow = flowCond
 	}
-	if n.flow == flowCall && n.next() == g.end {
-		n.flow = flowStop
+	if _, end, ok := g.Extent(addr); ok && n.next() >= end {
+		n.stopAfter()
 	}
 	return n, nil
 }

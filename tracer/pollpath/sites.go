@@ -1,7 +1,6 @@
 package pollpath
 
 import (
-	"debug/elf"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,46 +24,69 @@ type Candidate struct {
 
 // Find proposes at most two candidates for the poll function at entry, best
 // first: each has to be tried in the running process with entry and return
-// probes beside it. size is the function's in bytes, 0 if that is unknown. An
-// error says why there are none: the caller keeps its entry and return probes
-// then.
-func Find(machine elf.Machine, code Code, entry, size uint64) ([]Candidate, error) {
-	return find(machine, code, entry, size, func(g *graph, by [makes][]uint64) ([]uint64, string) {
-		return by[madeByRaise], "the count is raised"
-	})
+// probes beside it. An error says why there are none: the caller keeps its entry
+// and return probes then. Completions behind a jump that could not be followed
+// pass no site: the caller has to see that some are missing.
+func Find(im Image, entry uint64) ([]Candidate, error) {
+	return find(im, entry, countOf)
 }
 
 // FindCurrent is Find for ibv_start_poll and ibv_next_poll, which return 0 when
 // they found a completion and made it the current one. It needs to know all that
 // they return: 0 where it does so, errors elsewhere.
-func FindCurrent(machine elf.Machine, code Code, entry, size uint64) ([]Candidate, error) {
-	return find(machine, code, entry, size, func(g *graph, by [makes][]uint64) ([]uint64, string) {
-		if len(by[madeOtherwise])+len(by[madeByCall])+len(by[madeByRaise]) > 0 || g.unresolved > 0 {
-			return nil, ""
-		}
-		return by[madeZero], "its result is set to 0"
-	})
+func FindCurrent(im Image, entry uint64) ([]Candidate, error) {
+	return find(im, entry, resultOf)
 }
 
-// find proposes candidates for what chosen gives of the instructions that make the
-// returned value, and calls so.
-func find(machine elf.Machine, code Code, entry, size uint64, chosen func(*graph, [makes][]uint64) ([]uint64, string)) ([]Candidate, error) {
+// kind is what a poll function returns.
+type kind struct {
+	// steps gives those of the instructions that make it that run for a completion
+	// only, none if they are not known.
+	steps func(*graph, [makes][]uint64) []uint64
+	what  string // they do
+	// wraps says that the function returns what another one did, as it is.
+	wraps func(*graph, [makes][]uint64) bool
+}
+
+var (
+	countOf = kind{
+		steps: func(_ *graph, by [makes][]uint64) []uint64 { return by[madeByRaise] },
+		what:  "the count is raised",
+		wraps: func(*graph, [makes][]uint64) bool { return true },
+	}
+	resultOf = kind{
+		steps: func(g *graph, by [makes][]uint64) []uint64 {
+			if len(by[madeOtherwise])+len(by[madeByCall])+len(by[madeByRaise]) > 0 || g.unresolved > 0 {
+				return nil
+			}
+			return by[madeZero]
+		},
+		what: "its result is set to 0",
+		// libirdma's returns 0 where the other one returned 1, and ENOENT for 0.
+		wraps: func(g *graph, by [makes][]uint64) bool {
+			return len(by[madeOtherwise])+len(by[madeZero])+len(by[madeByRaise])+g.unresolved == 0
+		},
+	}
+)
+
+// find proposes candidates for a function that returns a kind.
+func find(im Image, entry uint64, k kind) ([]Candidate, error) {
 	// A wrapper returns what another function did: look there.
 	for range 4 {
-		g, err := explore(machine, code, entry, size)
+		g, err := explore(im, entry)
 		if err != nil {
 			return nil, err
 		}
 		by := g.origins()
-		if steps, what := chosen(g, by); len(steps) > 0 {
-			return g.candidates(machine, steps, what), nil
+		if steps := k.steps(g, by); len(steps) > 0 {
+			return g.candidates(steps, k.what), nil
 		}
 		target, ok := g.onlyTarget(by[madeByCall])
-		if !ok {
+		if !ok || !k.wraps(g, by) {
 			return nil, fmt.Errorf("poll function at %#x: no instruction was found that runs for a completion only, going by what it returns (%d unresolved jumps)",
 				entry, g.unresolved)
 		}
-		entry, size = target, 0
+		entry = target
 	}
 	return nil, fmt.Errorf("poll function at %#x: wrapped too deeply", entry)
 }
@@ -82,7 +104,7 @@ func (g *graph) onlyTarget(calls []uint64) (uint64, bool) {
 }
 
 // candidates are made of the steps that a function takes for completions only.
-func (g *graph) candidates(machine elf.Machine, steps []uint64, what string) []Candidate {
+func (g *graph) candidates(steps []uint64, what string) []Candidate {
 	isStep := map[uint64]bool{}
 	for _, s := range steps {
 		isStep[s] = true
@@ -92,7 +114,7 @@ func (g *graph) candidates(machine elf.Machine, steps []uint64, what string) []C
 	var out []Candidate
 	after := make([]uint64, 0, len(steps))
 	for _, s := range steps {
-		if site, ok := g.emulatedAfter(machine, s, before); ok {
+		if site, ok := g.emulatedAfter(s, before); ok {
 			after = append(after, site)
 		}
 	}
@@ -101,7 +123,7 @@ func (g *graph) candidates(machine elf.Machine, steps []uint64, what string) []C
 			Why: fmt.Sprintf("%s after %s at %#x", g.text(after[0]), what, steps[0])})
 	}
 	// The step itself runs exactly once a completion, single-stepped or not.
-	return append(out, Candidate{Sites: steps, Emulated: g.allEmulated(machine, steps), Strides: strides, Shifts: shifts,
+	return append(out, Candidate{Sites: steps, Emulated: g.allEmulated(steps), Strides: strides, Shifts: shifts,
 		Why: fmt.Sprintf("%s, where %s", g.text(steps[0]), what)})
 }
 
@@ -128,14 +150,14 @@ func (g *graph) reach(addr uint64, blocked map[uint64]bool) map[uint64]bool {
 
 // emulatedAfter is the first emulated instruction on the straight line after
 // the step, provided that no path reaches it without one.
-func (g *graph) emulatedAfter(machine elf.Machine, step uint64, before map[uint64]bool) (uint64, bool) {
+func (g *graph) emulatedAfter(step uint64, before map[uint64]bool) (uint64, bool) {
 	addr := g.nodes[step].next()
 	for range 32 {
 		n := g.nodes[addr]
 		if n == nil || before[addr] {
 			return 0, false
 		}
-		if place.Emulated(machine, g.code(addr, n.in.Len)) {
+		if place.Emulated(g.Machine, g.Code(addr, n.in.Len)) {
 			return addr, true
 		}
 		if n.flow != flowNext {
@@ -146,9 +168,9 @@ func (g *graph) emulatedAfter(machine elf.Machine, step uint64, before map[uint6
 	return 0, false
 }
 
-func (g *graph) allEmulated(machine elf.Machine, addrs []uint64) bool {
+func (g *graph) allEmulated(addrs []uint64) bool {
 	for _, a := range addrs {
-		if !place.Emulated(machine, g.code(a, g.nodes[a].in.Len)) {
+		if !place.Emulated(g.Machine, g.Code(a, g.nodes[a].in.Len)) {
 			return false
 		}
 	}

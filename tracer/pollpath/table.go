@@ -2,6 +2,9 @@ package pollpath
 
 import (
 	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 )
@@ -17,18 +20,26 @@ const maxTable = 256
 //	add    B, X                  either order
 //	jmp    *X
 //
-// The number of entries comes from the cmp before the jump where one is found;
-// else entries are taken for as long as they point into code near the function.
-func (g *graph) resolveTables() {
+// What follows the table is no part of it: a breakpoint where an entry too many
+// points to could change an instruction in its middle. So a jump stays unresolved
+// if a compare does not tell how many there are, or an entry leads out of the
+// function.
+func (g *graph) resolveTables() error {
 	for {
 		grown := false
-		for _, n := range g.nodes {
+		for _, addr := range slices.Sorted(maps.Keys(g.nodes)) {
+			n := g.nodes[addr]
 			if n.flow != flowStop || n.in.Op != x86asm.JMP {
 				continue
 			}
-			if targets := g.tableOf(n); len(targets) > 0 {
-				n.flow, n.table = flowTable, targets
-				grown = g.extend(targets) || grown
+			targets := g.tableOf(n)
+			if len(targets) == 0 {
+				continue
+			}
+			n.flow, n.table = flowTable, targets
+			grown = true
+			if err := g.extend(targets); err != nil {
+				return err
 			}
 		}
 		g.link()
@@ -37,31 +48,25 @@ func (g *graph) resolveTables() {
 		}
 	}
 	for _, n := range g.nodes {
-		if n.flow == flowStop && n.in.Op == x86asm.JMP {
+		stopped := n.flow == flowStop && n.in.Op == x86asm.JMP
+		// A way to the jump that was found after its table may lead to others.
+		if stopped || n.flow == flowTable && !slices.Equal(n.table, g.tableOf(n)) {
 			g.unresolved++
 		}
 	}
+	return nil
 }
 
-// extend explores from addrs; instructions that do not decode end a path.
-func (g *graph) extend(addrs []uint64) bool {
-	grown := false
-	work := append([]uint64(nil), addrs...)
-	for len(work) > 0 && len(g.nodes) < maxNodes {
-		addr := work[len(work)-1]
-		work = work[:len(work)-1]
-		if g.nodes[addr] != nil {
-			continue
+// apart makes sure that no instruction lies in another.
+func (g *graph) apart() error {
+	var last *node
+	for _, addr := range slices.Sorted(maps.Keys(g.nodes)) {
+		if last != nil && last.next() > addr {
+			return fmt.Errorf("analyse a poll function at %#x: the instruction at %#x reaches into that at %#x", g.entry, last.addr, addr)
 		}
-		n, err := g.decode(addr)
-		if err != nil {
-			continue
-		}
-		g.nodes[addr] = n
-		grown = true
-		n.succs(func(s uint64) { work = append(work, s) })
+		last = g.nodes[addr]
 	}
-	return grown
+	return nil
 }
 
 func (g *graph) tableOf(jump *node) []uint64 {
@@ -73,126 +78,92 @@ func (g *graph) tableOf(jump *node) []uint64 {
 	if load == nil {
 		return nil
 	}
-	table, ok := g.leaOf(base)
+	table, ok := g.leaOf(load, base)
 	if !ok {
 		return nil
 	}
-	limit := g.tableBound(load)
 	var targets []uint64
-	for i := range limit {
-		b := g.code(table+4*uint64(i), 4)
+	for i := range g.tableBound(load) {
+		b := g.Code(table+4*uint64(i), 4)
 		if len(b) < 4 {
-			break
+			return nil
 		}
 		t := table + uint64(int64(int32(binary.LittleEndian.Uint32(b))))
-		if d := int64(t - g.entry); d < -1<<20 || d > 1<<20 {
-			break
+		if !g.within(t) {
+			return nil
 		}
 		targets = append(targets, t)
 	}
 	return targets
 }
 
+// within says that addr is in the function: in a piece of code that it was seen to
+// run, as .eh_frame has it.
+func (g *graph) within(addr uint64) bool {
+	begin, end, ok := g.Extent(addr)
+	if !ok {
+		return false
+	}
+	for a := range g.nodes {
+		if a >= begin && a < end {
+			return true
+		}
+	}
+	return false
+}
+
 // tableLoad walks back in a straight line to the movslq that loads the entry,
 // and says which register holds the table.
 func (g *graph) tableLoad(jump *node, x x86asm.Reg) (*node, x86asm.Reg) {
 	n := jump
+	var other x86asm.Reg // what is added to x, once that is seen
 	for range 6 {
 		if len(n.preds) != 1 {
 			return nil, 0
 		}
 		n = g.nodes[n.preds[0]]
-		if n.in.Op != x86asm.MOVSXD {
+		to, from := n.in.Args[0], n.in.Args[1]
+		mem, isMem := from.(x86asm.Mem)
+		if n.in.Op == x86asm.MOVSXD && isMem && mem.Scale == 4 && mem.Disp == 0 && other != 0 &&
+			(to == x && mem.Base == other || to == other && mem.Base == x) {
+			return n, mem.Base
+		}
+		if n.in.Op == x86asm.ADD && to == x && other == 0 {
+			other, _ = from.(x86asm.Reg)
 			continue
 		}
-		mem, ok := n.in.Args[1].(x86asm.Mem)
-		if ok && mem.Scale == 4 && mem.Base != 0 && mem.Index != 0 {
-			return n, mem.Base
+		reg, _, ok := writes(n)
+		if !ok || reg != 0 && (reg == x || reg == other) {
+			return nil, 0
 		}
 	}
 	return nil, 0
 }
 
-// leaOf finds the address that the register was given by a rip-relative lea.
-// Several different ones leave it undecided.
-func (g *graph) leaOf(reg x86asm.Reg) (uint64, bool) {
+// leaOf finds the address that the register has at the load: on every way there a
+// rip-relative lea gave it the same.
+func (g *graph) leaOf(load *node, base x86asm.Reg) (uint64, bool) {
 	var found uint64
-	for _, n := range g.nodes {
-		if n.in.Op != x86asm.LEA || n.in.Args[0] != x86asm.Arg(reg) {
-			continue
+	ok := back(g, load.addr, base, func(n *node, _ uint64, base x86asm.Reg) (x86asm.Reg, bool, bool) {
+		if n.flow == flowCall {
+			return base, false, !returned[base]
 		}
-		mem, ok := n.in.Args[1].(x86asm.Mem)
-		if !ok || mem.Base != x86asm.RIP {
-			continue
+		reg, bits, ok := writes(n)
+		switch mem, isMem := n.in.Args[1].(x86asm.Mem); {
+		case !ok:
+			return base, false, false
+		case reg != base:
+			return base, false, true
+		case n.in.Op == x86asm.MOV && bits == 64:
+			from, n, isReg := register(n.in.Args[1])
+			return from, false, isReg && n == 64
+		case n.in.Op == x86asm.LEA && isMem && mem.Base == x86asm.RIP && mem.Index == 0:
+			addr := n.next() + uint64(mem.Disp)
+			same := found == 0 || found == addr
+			found = addr
+			return base, true, same
 		}
-		addr := n.next() + uint64(mem.Disp)
-		if found != 0 && found != addr {
-			return 0, false
-		}
-		found = addr
-	}
-	return found, found != 0
-}
-
-// tableBound looks back from the load for the compare that guards it. The index may
-// be a part of what is compared: libmlx5 compares the byte that holds a CQE's opcode
-// in its upper half with 0xef, and shifts it.
-func (g *graph) tableBound(load *node) (entries int) {
-	mem, _ := load.in.Args[1].(x86asm.Mem)
-	index, shift := mem.Index, uint(0)
-	compared := map[x86asm.Reg]int64{}
-	first, found := int64(0), false
-	n := load
-	for range 16 {
-		if len(n.preds) == 0 {
-			break
-		}
-		n = g.nodes[n.preds[0]]
-		to, src := n.in.Args[0], n.in.Args[1]
-		reg, bits, ok := register(to)
-		if !ok {
-			continue
-		}
-		imm, isImm := src.(x86asm.Imm)
-		value := int64(imm) & (1<<bits - 1)
-		from, _, fromReg := register(src)
-		switch {
-		case n.in.Op == x86asm.CMP && isImm && value > 0 && value < maxTable:
-			if !found {
-				first, found = value, true
-			}
-			compared[reg] = value
-		case reg != index:
-		case n.in.Op == x86asm.SHR && isImm && imm >= 0 && imm < 64:
-			shift += uint(imm)
-		case (n.in.Op == x86asm.MOV || n.in.Op == x86asm.MOVZX) && fromReg:
-			index = from
-		}
-		if limit, ok := compared[index]; ok && (shift > 0 || index == reg) {
-			return int(limit>>shift) + 1
-		}
-	}
-	if found {
-		return int(first) + 1 // the compare may be of something else: entries are checked one by one
-	}
-	return maxTable
-}
-
-// register gives the 64-bit register of an operand, and how many bits of it are meant.
-func register(a x86asm.Arg) (reg x86asm.Reg, bits uint, ok bool) {
-	r, ok := a.(x86asm.Reg)
-	switch {
-	case !ok:
-	case r >= x86asm.AL && r <= x86asm.BL:
-		return r - x86asm.AL + x86asm.RAX, 8, true
-	case r >= x86asm.SPB && r <= x86asm.R15B:
-		return r - x86asm.SPB + x86asm.RSP, 8, true
-	case r >= x86asm.AX && r <= x86asm.R15W:
-		return r - x86asm.AX + x86asm.RAX, 16, true
-	case r >= x86asm.EAX && r <= x86asm.R15L:
-		return r - x86asm.EAX + x86asm.RAX, 32, true
-	case r >= x86asm.RAX && r <= x86asm.R15:
-		return r, 63, true
-	}
-	return 0, 0, false
+		return base, false, false
+	})
+	return found, ok && found != 0
 }
