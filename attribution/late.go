@@ -10,7 +10,14 @@ const (
 	numDoings
 )
 
-func (d Doing) String() string { return [...]string{"ran", "slept", "waited for a CPU"}[d] }
+var doingNames = [numDoings]string{"ran", "slept", "waited for a CPU"}
+
+func (d Doing) String() string {
+	if d < numDoings {
+		return doingNames[d]
+	}
+	return "invalid"
+}
 
 // Late is what the threads that reap did while completions waited for them: between
 // done, as far as it is certain, and the reap, but for what was charged to interrupts and

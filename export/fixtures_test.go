@@ -129,6 +129,7 @@ func pollingJob() *attribution.Report {
 	b.r.Ports = []attribution.PortReport{{Device: "mlx5_0", Port: 1, RateBPS: 200_000_000_000, TracedBPS: 209_715_200,
 		TracedSent: 262_144_000, PortSent: 264_480_000, PortRecv: 2_400_000, Backlog: b.r.Queues[0].Backlog}}
 	r := inCgroup(b.report(c), "stress-ng (pid 312)", attribution.Cgroup{Name: "/batch.slice/nightly.service", Apart: true})
+	r.Late = pollingLate(r)
 	return inCgroup(r, "kworker/3:1 (pid 88)", attribution.Cgroup{Name: "/"})
 }
 
@@ -188,7 +189,9 @@ func eventModeJob() *attribution.Report {
 	b.r.Receive = []attribution.PeerWait{{Device: "rxe0", Peer: "10.0.1.2 qp 0x11", QPNum: 0x11, Wait: distribution(waits)}}
 	b.r.Receives = receiveTotals(rnd)
 	b.r.Doubts = []string{"The port has no hardware counters: bytes of other processes on it are not known."}
-	return b.report(c)
+	r := b.report(c)
+	r.Late = eventModeLate(r)
+	return r
 }
 
 // receiveTotals of 5000 receives that software and scheduling delayed.

@@ -65,6 +65,7 @@ func hostile() *attribution.Report {
 		inCgroup(r, who, attribution.Cgroup{Name: "/" + n(i+7), Apart: true})
 	}
 	r.DoneSources = append(r.DoneSources, attribution.Share{Name: n(6), Count: 3})
+	r.Late = lateOf(7, attribution.LateStack{PID: pid, Stack: 1, Doing: attribution.Ran, NS: 900, Samples: 1}, attribution.LateStack{PID: pid, Stack: 2, Doing: attribution.Slept, NS: 800})
 	return r
 }
 
@@ -82,6 +83,7 @@ func huge() *attribution.Report {
 	for i := range r.Classes {
 		r.Classes[i], r.Exposed[i] = d, math.MaxInt64
 	}
+	r.Late = hugeLate()
 	r.WRs = attribution.Books{Posted: math.MaxInt64, Completed: math.MaxInt64, Bytes: math.MaxInt64, Unsignalled: math.MaxInt64}
 	r.AtP50 = attribution.Split{Count: 1, LatencyNS: math.NaN()}
 	r.AtP99 = attribution.Split{Count: math.MaxInt64, LatencyNS: math.MaxFloat64, ClassNS: [classes]float64{math.Inf(1), -5, math.NaN(), 1e300, 1e300},

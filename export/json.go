@@ -53,6 +53,7 @@ func newJSON(r *attribution.Report) jsonReport {
 		return jsonReceive{clean(p.Device), clean(p.Peer), p.QPNum, toDistribution(p.Wait)}
 	})
 	j.Series = list(r.Series, func(p attribution.SeriesPoint) jsonPoint { return toPoint(p, c) })
+	j.Late = toLate(&r.Late, frames)
 	j.Sampled = toSampled(r.Sampled)
 	j.Probes = list(c.Probes, toProbe)
 	j.Devices = list(c.Devices, toDevice)
@@ -171,17 +172,38 @@ func toIncident(in attribution.Incident, c *event.Context, f *frames) jsonIncide
 }
 
 func toWR(w attribution.WR, c *event.Context, f *frames) jsonWR {
-	j := jsonWR{
+	return jsonWR{
 		PID: w.PID, QP: w.QPNum, Index: w.Index, Op: clean(w.Op), Bytes: w.Bytes, Device: clean(w.Device), Peer: clean(w.Peer),
 		Transport: clean(w.Transport), PostThread: clean(w.PostThread), ReapThread: clean(w.ReapThread),
 		PostBeginNS: relative(c, w.PostBegin), PostEndNS: relative(c, w.PostEnd), DoneLowNS: relative(c, w.DoneLow),
 		DoneNS: relative(c, w.Done), DoneHighNS: relative(c, w.DoneHigh), ReapNS: relative(c, w.Reap),
-		DoneSource: w.DoneSource.String(), Demand: w.Demand.String(), Status: w.Status, Stack: []string{},
+		DoneSource: w.DoneSource.String(), Demand: w.Demand.String(), Status: w.Status, Stack: toStack(f, w.PID, w.Stack),
 	}
-	user := f.user(attribution.Sample{PID: w.PID, Stack: w.Stack})
+}
+
+// toStack gives functions, innermost first.
+func toStack(f *frames, pid uint32, id uint64) []string {
+	user := f.user(attribution.Sample{PID: pid, Stack: id})
+	names := make([]string, 0, len(user))
 	for i := len(user) - 1; i >= 0; i-- {
-		j.Stack = append(j.Stack, user[i].name)
+		names = append(names, user[i].name)
 	}
+	return names
+}
+
+// maxLateStacks in the JSON: the profile has all of them.
+const maxLateStacks = 100
+
+func toLate(l *attribution.Late, f *frames) jsonLate {
+	shown := l.Stacks[:min(len(l.Stacks), maxLateStacks)]
+	j := jsonLate{l.RanNS, l.SleptNS, l.WaitedNS, l.UnknownNS, l.UnsampledNS, l.Samples, nil, int64(len(l.Stacks) - len(shown))}
+	j.Stacks = list(shown, func(s attribution.LateStack) jsonLateStack {
+		stack := []string{restOfStacks}
+		if !s.Rest {
+			stack = toStack(f, s.PID, s.Stack)
+		}
+		return jsonLateStack{s.PID, s.Doing.String(), s.NS, s.Samples, stack}
+	})
 	return j
 }
 

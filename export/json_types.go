@@ -40,6 +40,7 @@ type jsonReport struct {
 	EventQueues []jsonEventQueues    `json:"event_queues"`
 	Receives    []jsonReceive        `json:"receives"`
 	Series      []jsonPoint          `json:"series"`
+	Late        jsonLate             `json:"late"`
 	Doubts      []string             `json:"doubts"`
 	Losses      map[string]uint64    `json:"losses"`
 	Probes      []jsonProbe          `json:"probes"`
@@ -88,6 +89,25 @@ type jsonSlow struct {
 	Bursts      int64  `json:"bursts"`
 	PeriodNS    int64  `json:"period_ns"`
 	Pattern     string `json:"pattern"`
+}
+
+type jsonLate struct {
+	RanNS       int64           `json:"ran_ns"`
+	SleptNS     int64           `json:"slept_ns"`
+	WaitedNS    int64           `json:"waited_for_cpu_ns"`
+	UnknownNS   int64           `json:"unknown_ns"`
+	UnsampledNS int64           `json:"unsampled_ns"`
+	Samples     int64           `json:"samples"`
+	Stacks      []jsonLateStack `json:"stacks"`
+	Omitted     int64           `json:"omitted"`
+}
+
+type jsonLateStack struct {
+	PID     uint32   `json:"pid"`
+	Doing   string   `json:"doing"`
+	TotalNS int64    `json:"total_ns"`
+	Samples int64    `json:"samples"`
+	Stack   []string `json:"stack"`
 }
 
 type jsonTarget struct {

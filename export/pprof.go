@@ -25,17 +25,20 @@ var sampleTypes = []struct {
 	{"scheduling", "nanoseconds", attribution.Scheduling},
 	{"wire", "nanoseconds", attribution.Wire},
 	{"undecided", "nanoseconds", attribution.Undecided},
+	{"late", "nanoseconds", 0}, // of threads: see pprof_late.go
 }
 
 const (
 	countIndex        = 0
 	latencyIndex      = 1
 	firstClassIndex   = 2
+	lateIndex         = 7
 	defaultSampleType = "latency"
 )
 
 // Pprof writes a gzipped profile for google/pprof: the posting site's stack with
-// class, cause and culprit on top of it.
+// class, cause and culprit on top of it, and, by the sample type late, the stacks of
+// threads while completions waited for them.
 func Pprof(w io.Writer, r *attribution.Report) error {
 	p := newProfile(r)
 	if err := p.CheckValid(); err != nil {
@@ -69,6 +72,7 @@ func newProfile(r *attribution.Report) *profile.Profile {
 	for _, s := range r.Samples {
 		b.sample(s)
 	}
+	b.late(&r.Late)
 	b.number()
 	return b.p
 }
@@ -104,7 +108,7 @@ func (b *profileBuilder) sample(s attribution.Sample) {
 	values := make([]int64, len(sampleTypes))
 	if s.Leaf {
 		values[latencyIndex] = max(s.NS, 0)
-		for i := firstClassIndex; i < len(sampleTypes); i++ {
+		for i := firstClassIndex; i < lateIndex; i++ {
 			if sampleTypes[i].class == s.Cause.Class() {
 				values[i] = max(s.NS, 0)
 			}

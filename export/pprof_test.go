@@ -57,11 +57,14 @@ func TestPprofIsSound(t *testing.T) {
 				t.Errorf("%s: a sample without a location", f.name)
 			}
 			var classes int64
+			if alone := s.Value[lateIndex] > 0; alone && (s.Value[countIndex] > 0 || s.Value[latencyIndex] > 0) {
+				t.Errorf("%s: late beside others: %v", f.name, s.Value)
+			}
 			for i, v := range s.Value {
 				if v < 0 {
 					t.Errorf("%s: negative value %d", f.name, v)
 				}
-				if i >= firstClassIndex {
+				if i >= firstClassIndex && i < lateIndex {
 					classes += v
 				}
 			}
@@ -80,14 +83,15 @@ func TestPprofIsSound(t *testing.T) {
 func TestPprofTotals(t *testing.T) {
 	for _, name := range []string{"polling", "eventmode", "training"} {
 		r := fixture(t, name)
-		var sums [7]int64
+		var sums [8]int64
 		for _, s := range parsed(t, r).Sample {
 			for i, v := range s.Value {
 				sums[i] += v
 			}
 		}
-		want := [7]int64{r.Latency.Count, r.Latency.TotalNS, r.Classes[attribution.Software].TotalNS, r.Classes[attribution.Interrupt].TotalNS,
-			r.Classes[attribution.Scheduling].TotalNS, r.Classes[attribution.Wire].TotalNS, r.Undecided.TotalNS}
+		want := [8]int64{r.Latency.Count, r.Latency.TotalNS, r.Classes[attribution.Software].TotalNS, r.Classes[attribution.Interrupt].TotalNS,
+			r.Classes[attribution.Scheduling].TotalNS, r.Classes[attribution.Wire].TotalNS, r.Undecided.TotalNS,
+			r.Late.RanNS + r.Late.SleptNS + r.Late.WaitedNS}
 		if sums != want {
 			t.Errorf("%s: sums %v, want %v", name, sums, want)
 		}

@@ -29,6 +29,9 @@ func Text(w io.Writer, r *attribution.Report, o TextOptions) error {
 		latency(p, r)
 		where(p, r)
 		causeTable(p, r)
+	}
+	late(p, r)
+	if r.Latency.Count > 0 {
 		groupTables(p, r)
 		siteTable(p, r)
 		floors(p, r)
