@@ -12,10 +12,11 @@
  * One program: its name says what it does.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/if_ether.h>
-#include <netinet/udp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,23 +80,22 @@ static int duty(uint64_t run, uint64_t period)
 }
 
 /*
- * Datagrams of SIZE bytes, MOST of them at once (UDP_MAX_SEGMENTS): the kernel takes
- * them through its layers as one and cuts them in front of the driver, so that sending
- * costs a fraction of receiving.
+ * Sends until the time is over; too much for it: the pauses go first. What the device
+ * has no room for is part of a flood, anything else is none.
  */
-#define SIZE 64
-#define MOST 64
-
-/* Sends until the time is over; too much for it: the pauses go first. */
-static void send_until(int out, long count, uint64_t each, uint64_t end)
+static bool send_until(int out, long count, uint64_t each, uint64_t end)
 {
-	static char bytes[MOST * SIZE];
+	char bytes[64] = "";
 
 	for (uint64_t at = now(); !stop && at < end; at = at + each < now() ? now() : at + each) {
 		sleep_until(at);
-		for (long left = count; left > 0; left -= MOST)
-			(void)!send(out, bytes, (left < MOST ? left : MOST) * SIZE, 0);
+		for (long i = 0; i < count; i++)
+			if (send(out, bytes, sizeof(bytes), 0) < 0 && errno != ENOBUFS && errno != EINTR) {
+				perror("send");
+				return false;
+			}
 	}
+	return true;
 }
 
 /* Sockets that get all IPv4 packets received, but not those sent: nobody reads them. */
@@ -113,24 +113,24 @@ static int tap(long taps)
 static int flood(const char *from, const char *to, long count, uint64_t each, uint64_t turn)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET }, b = { .sin_family = AF_INET, .sin_port = htons(9) };
-	int out = socket(AF_INET, SOCK_DGRAM, 0), in = socket(AF_INET, SOCK_DGRAM, 0), size = SIZE, n = 0;
+	int out = socket(AF_INET, SOCK_DGRAM, 0), in = socket(AF_INET, SOCK_DGRAM, 0), n = 0;
 
 	/* Somebody has that port, who never reads: no errors are sent back. */
 	if (inet_pton(AF_INET, from, &a.sin_addr) != 1 || inet_pton(AF_INET, to, &b.sin_addr) != 1 ||
 	    bind(in, (struct sockaddr *)&b, sizeof(b)) || bind(out, (struct sockaddr *)&a, sizeof(a)) ||
-	    connect(out, (struct sockaddr *)&b, sizeof(b)) ||
-	    setsockopt(out, SOL_UDP, UDP_SEGMENT, &size, sizeof(size))) {
+	    connect(out, (struct sockaddr *)&b, sizeof(b))) {
 		perror("flood");
 		return 1;
 	}
 	signal(SIGTERM, on_term);
 	puts("ready");
 	fflush(stdout);
-	if (!turn)
-		send_until(out, count, each, UINT64_MAX);
+	if (!turn && !send_until(out, count, each, UINT64_MAX))
+		return 1;
 	while (!stop && n < TURNS) {
 		turns[n].begin = now();
-		send_until(out, count, each, turns[n].begin + turn);
+		if (!send_until(out, count, each, turns[n].begin + turn))
+			return 1;
 		turns[n].end = now();
 		sleep_until(turns[n++].end + turn);
 	}

@@ -4,32 +4,35 @@
 #  - GID 0, IPv6 link-local: such a destination is looked up per device, so it crosses the
 #    wire with no more ado.
 #  - GID 1, IPv4: policy routing, else the kernel would deliver it by loopback.
-A=10.77.0.1 B=10.77.0.2
+# eth2 and eth3, joined by another hub, are for what is no RDMA.
 rdma_wire() {
-	local d i=0
 	modprobe -a virtio_net rdma_rxe ib_uverbs
 	sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
-	for d in eth0 eth1; do
-		i=$((i + 1))
-		sysctl -qw net.ipv6.conf.$d.accept_dad=0 net.ipv4.conf.$d.accept_local=1 \
-			net.ipv4.conf.$d.rp_filter=0 net.ipv4.conf.$d.arp_ignore=1
-		ip link set $d mtu "${MTU:-1500}" up
-		ip addr add 10.77.0.$i/32 dev $d
-	done
-	ip route add $B dev eth0 src $A table 101
-	ip route add $A dev eth1 src $B table 102
-	ip neigh replace $B dev eth0 lladdr "$(cat /sys/class/net/eth1/address)" nud permanent
-	ip neigh replace $A dev eth1 lladdr "$(cat /sys/class/net/eth0/address)" nud permanent
-	ip rule add pref 10 iif eth0 lookup local	# what came in by a NIC is ours
-	ip rule add pref 11 iif eth1 lookup local
-	ip rule add pref 20 from $A to $B lookup 101	# what goes out takes the wire
-	ip rule add pref 21 from $B to $A lookup 102
-	ip rule add pref 22 oif eth0 to $B lookup 101
-	ip rule add pref 23 oif eth1 to $A lookup 102
+	wire eth0 10.77.0.1 eth1 10.77.0.2 10
+	wire eth2 10.78.0.1 eth3 10.78.0.2 20
 	ip rule add pref 100 lookup local
 	ip rule del pref 0
 	rdma link add rxe0 type rxe netdev eth0
 	rdma link add rxe1 type rxe netdev eth1
+}
+
+# wire NIC ADDRESS NIC ADDRESS NUMBER: what goes between the addresses crosses the NICs,
+# by rules and tables from NUMBER on.
+wire() {
+	one_end "$1" "$2" "$3" "$4" "$5"
+	one_end "$3" "$4" "$1" "$2" "$(($5 + 1))"
+}
+
+one_end() {	# one_end NIC ADDRESS PEER ITS_ADDRESS NUMBER
+	sysctl -qw "net.ipv6.conf.$1.accept_dad=0" "net.ipv4.conf.$1.accept_local=1" \
+		"net.ipv4.conf.$1.rp_filter=0" "net.ipv4.conf.$1.arp_ignore=1"
+	ip link set "$1" mtu "${MTU:-1500}" up
+	ip addr add "$2/32" dev "$1"
+	ip route add "$4" dev "$1" src "$2" table "1$5"
+	ip neigh replace "$4" dev "$1" lladdr "$(cat "/sys/class/net/$3/address")" nud permanent
+	ip rule add pref "$5" iif "$1" lookup local	# what came in by a NIC is ours
+	ip rule add pref "$(($5 + 4))" from "$2" to "$4" lookup "1$5"	# what goes out takes the wire
+	ip rule add pref "$(($5 + 6))" oif "$1" to "$4" lookup "1$5"
 }
 
 # wait_port PORT: until somebody listens there.

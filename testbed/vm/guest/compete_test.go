@@ -110,10 +110,20 @@ func takeInterrupts(t *testing.T, device string, cpu int) {
 			continue
 		}
 		line, _, _ := strings.Cut(strings.TrimSpace(s.Text()), ":")
-		if err := os.WriteFile("/proc/irq/"+line+"/smp_affinity_list", fmt.Appendln(nil, cpu), 0); err != nil {
+		affinity := "/proc/irq/" + line + "/smp_affinity_list"
+		was, err := os.ReadFile(affinity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(affinity, fmt.Appendln(nil, cpu), 0); err != nil {
 			t.Logf("%s: %v", s.Text(), err) // that of the configuration stays where it is
 			continue
 		}
+		t.Cleanup(func() { // the next test finds what this one found
+			if err := os.WriteFile(affinity, was, 0); err != nil {
+				t.Error(err)
+			}
+		})
 		n++
 	}
 	if n == 0 {

@@ -20,7 +20,7 @@ func TestKsoftirqd(t *testing.T) {
 	comm := fmt.Sprintf("ksoftirqd/%d", busyCPU)
 	pid := kernelThread(t, comm)
 	// Many at a time, that each take long: more than a CPU handles at once.
-	j := judged(t, "ib_send_lat -x 0 -F -n 30", func() *process { return datagrams(t, "150", "30000", "0", "16") }, pid)
+	j := judged(t, "ib_send_lat -x 0 -F -n 30", func() *process { return datagrams(t, rdmaWire, "150", "30000", "0", "16") }, pid)
 	times := 0
 	name := fmt.Sprintf("%s (pid %d)", comm, pid)
 	c := j.compare(name, j.by("scheduling.runqueue", name)+j.by("scheduling.preempted", name), func(r *witness.Recording, s *stretch) uint64 {

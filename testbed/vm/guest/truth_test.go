@@ -25,7 +25,7 @@ func TestIndependentTruth(t *testing.T) {
 	t.Run("polling", func(t *testing.T) { judged(t, polling, nil) })
 	t.Run("polling, flood", func(t *testing.T) {
 		takeInterrupts(t, "eth1", busyCPU)
-		judged(t, polling, func() *process { return datagrams(t, "10", "4000") }) // what its rings hold
+		judged(t, polling, func() *process { return datagrams(t, rdmaWire, "10", "4000") }) // what its rings hold
 	})
 }
 
