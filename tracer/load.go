@@ -1,17 +1,14 @@
 package tracer
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
@@ -45,7 +42,7 @@ func loadKernel(cfg *Config) (*kernel, error) {
 		// Needed before 5.11 only; loading says so itself if it matters.
 		cfg.Log.Debug("the memlock limit stays", "err", err)
 	}
-	types, err := kernelTypes(cfg.BTFPath)
+	types, err := kernelTypes()
 	if err != nil {
 		return nil, err
 	}
@@ -73,70 +70,22 @@ func loadKernel(cfg *Config) (*kernel, error) {
 			}
 		}
 	}
-	opts := ebpf.CollectionOptions{}
-	if cfg.BTFPath != "" {
-		opts.Programs.KernelTypes = types
-	}
-	if k.coll, err = ebpf.NewCollectionWithOptions(spec, opts); err != nil {
+	if k.coll, err = ebpf.NewCollection(spec); err != nil {
 		return nil, explainLoad(err, cfg)
 	}
 	return k, nil
 }
 
-func kernelTypes(path string) (*btf.Spec, error) {
-	if path != "" {
-		err := checkTypesFile(path)
-		var types *btf.Spec
-		if err == nil {
-			types, err = btf.LoadSpec(path)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read kernel types from %s: %w", path, err)
-		}
-		return types, nil
-	}
+// kernelTypes are those that the kernel brings along. A file with them would not do
+// instead: tracepoints, the iterators and storage of tasks are verified against the
+// kernel's own.
+func kernelTypes() (*btf.Spec, error) {
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's type information (it needs CONFIG_DEBUG_INFO_BTF; --btf FILE gives it from elsewhere): %w", err)
+		return nil, fmt.Errorf("read the kernel's type information (/sys/kernel/btf/vmlinux; it needs CONFIG_DEBUG_INFO_BTF; rdmatrace report FILE works here without): %w", err)
 	}
 	return types, nil
 }
-
-// rawTypesMost bounds a file of nothing but BTF, which is read as a whole: the
-// kernels of distributions have some 10 MB of it.
-const rawTypesMost = 256 << 20
-
-// checkTypesFile refuses what would be read without end, such as a device.
-func checkTypesFile(path string) error {
-	// A pipe would be waited for.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return err
-	case info.IsDir():
-		return errors.New("it is a directory")
-	case !info.Mode().IsRegular():
-		return errors.New("it is no regular file")
-	}
-	var begin [4]byte
-	if _, err := f.ReadAt(begin[:], 0); err != nil && err != io.EOF {
-		return err
-	}
-	elf := string(begin[:]) == "\x7fELF"
-	raw := binary.NativeEndian.Uint16(begin[:]) == btfMagic
-	if !elf && (!raw || info.Size() > rawTypesMost) {
-		return errors.New("it is neither the kernel's BTF nor an ELF file that holds it")
-	}
-	return nil
-}
-
-// btfMagic is BTF_MAGIC of the kernel's include/uapi/linux/btf.h.
-const btfMagic = 0xeb9f
 
 // dropMissing takes the programs out whose tracepoint or function this kernel
 // lacks, by looking for it rather than by the kernel's version. Those of a

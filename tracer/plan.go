@@ -144,7 +144,7 @@ func comparePlanned(a, b PlannedProbe) int {
 // kernelPrograms are the places in this kernel at which programs would follow
 // scheduler, interrupts and tasks.
 func kernelPrograms(cfg *Config) ([]string, error) {
-	types, err := kernelTypes(cfg.BTFPath)
+	types, err := kernelTypes()
 	if err != nil {
 		return nil, err
 	}

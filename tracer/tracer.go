@@ -38,9 +38,6 @@ type Config struct {
 	CommandStdout *os.File
 	// FollowForks traces the children of targets too. A Command's always are.
 	FollowForks bool
-	// BTFPath is a file with the kernel's type information, for kernels that
-	// don't carry it.
-	BTFPath string
 	// RingBytes is the size of all ring buffers together; default 64 MiB.
 	RingBytes int
 	// Drain is the longest time a record waits in its ring; default 20 ms.

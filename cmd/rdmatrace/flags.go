@@ -36,7 +36,7 @@ type options struct {
 	capture, pprof, flamegraph, folded string // paths; empty: not wanted
 	json                               bool
 
-	btf, ready string
+	ready      string
 	debug      bool
 	dryRun     bool
 	emptyPolls bool
@@ -67,13 +67,12 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
 	f.Var((*share)(&o.limit), "max-overhead", "observe part of the time, so that probes take at most this `percentage` of the time of\nthe threads that post and poll; otherwise all is observed")
 	f.BoolVar(&o.emptyPolls, "empty-polls", false, "observe also polls that find nothing, at two traps each: sharper times")
-	f.StringVar(&o.btf, "btf", "", "read the kernel's type information from `file` instead of /sys/kernel/btf/vmlinux")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
 	f.Bool("version", false, "print which rdmatrace this is")
-	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"btf", "dry-run", "debug", "help", "version"}} {
+	for group, names := range [...][]string{{"pid", "duration", "max-overhead", "empty-polls"}, {"output", "json", "pprof", "flamegraph", "folded"}, {"dry-run", "debug", "help", "version"}} {
 		for _, name := range names {
 			if err := f.SetAnnotation(name, groupKey, []string{groups[group]}); err != nil {
 				panic(err) // a name of this table that is no flag
@@ -136,7 +135,7 @@ func (o *options) choose(words []string) error {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		return o.refuse("report", "pid", "duration", "output", "btf", "dry-run", "max-overhead", "empty-polls", "ready-file")
+		return o.refuse("report", "pid", "duration", "output", "dry-run", "max-overhead", "empty-polls", "ready-file")
 	case o.argv == nil && len(o.pids) == 0:
 		return usagef("unknown command %q; to start a program: rdmatrace -- %s", word, word)
 	default:
@@ -202,7 +201,7 @@ func (o *options) checkOutputs() error {
 		}
 		taken[place] = f.name
 	}
-	for _, name := range []string{"output", "pprof", "flamegraph", "folded", "btf", "ready-file"} {
+	for _, name := range []string{"output", "pprof", "flamegraph", "folded", "ready-file"} {
 		if f := o.flags.Lookup(name); f.Changed && f.Value.String() == "" {
 			return usagef("--%s needs a file name", name)
 		}

@@ -14,7 +14,7 @@ import (
 func (c *command) plan() error {
 	ctx, sig := watchSignals(context.Background(), false, func() {})
 	defer sig.stop()
-	p, err := tracer.MakePlan(ctx, tracer.Config{PIDs: c.pids, BTFPath: c.btf, Debug: c.debug, Log: c.logger(), EmptyPolls: c.emptyPolls})
+	p, err := tracer.MakePlan(ctx, tracer.Config{PIDs: c.pids, Debug: c.debug, Log: c.logger(), EmptyPolls: c.emptyPolls})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,8 @@ func (f *Facts) kernelAllows(host Host) error {
 	btf := host.Sys + "/kernel/btf/vmlinux"
 	if _, err := os.Stat(btf); err != nil {
 		return problem(NoBTF, f.PID, err,
-			"the kernel has no type information (%s: %v): rdmatrace needs a kernel built with CONFIG_DEBUG_INFO_BTF=y, as all current distributions' are", btf, errors.Unwrap(err))
+			"the kernel has no type information (%s: %v): without it nothing can be traced here. It needs a kernel built with CONFIG_DEBUG_INFO_BTF=y, as all current distributions' are, and /sys to be mounted; rdmatrace report FILE works here, with a capture from elsewhere",
+			btf, errors.Unwrap(err))
 	}
 	b, err := os.ReadFile(host.Sys + "/kernel/security/lockdown")
 	if err == nil && bytes.Contains(b, []byte("[confidentiality]")) {

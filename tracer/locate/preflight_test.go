@@ -124,7 +124,7 @@ func TestPreflightProblems(t *testing.T) {
 		{"paranoid", []string{"proc/self/status", "CapEff:\t000001ffffdfffff\n", "proc/sys/kernel/perf_event_paranoid", "4\n"},
 			PerfParanoid, nil, []string{"perf_event_paranoid is 4", "sysctl"}},
 		{"paranoid, but admin", []string{"proc/sys/kernel/perf_event_paranoid", "4\n"}, NoSuchProcess, nil, nil},
-		{"no BTF", []string{"sys/" + btf, ""}, NoBTF, nil, []string{"CONFIG_DEBUG_INFO_BTF", "kernel/btf/vmlinux"}},
+		{"no BTF", []string{"sys/" + btf, ""}, NoBTF, nil, []string{"CONFIG_DEBUG_INFO_BTF", "kernel/btf/vmlinux", "rdmatrace report FILE"}},
 		{"lockdown", []string{"sys/kernel/security/lockdown", "none integrity [confidentiality]\n"}, Lockdown, nil,
 			[]string{"lockdown", "confidentiality"}},
 		{"lockdown of integrity allows it", []string{"sys/kernel/security/lockdown", "none [integrity] confidentiality\n"}, NoSuchProcess, nil, nil},
