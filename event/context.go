@@ -119,8 +119,9 @@ type Probe struct {
 	Offset  uint64 // in the file
 	Source  string // how the address was found: "ops table, live context"
 	Hits    uint64
-	Misses  uint64 // recursion misses
-	Error   string // why it is not there
+	Misses  uint64  // recursion misses
+	RunNS   float64 // what its program took of a hit, of which the trap is no part; 0: not measured
+	Error   string  // why it is not there
 }
 
 // Counter is a named count.
@@ -141,6 +142,9 @@ type Cost struct {
 	// post and poll, as a share; 0: not known. Limit is what it was to be kept
 	// below by pauses; 0: there was none.
 	OfThreads, Limit float64
+	// Tracepoints is what the programs at the kernel's tracepoints took, as a share of
+	// one CPU; 0: not measured.
+	Tracepoints float64
 }
 
 // IRQ is a line that was seen, with its device where that is known.

@@ -27,7 +27,7 @@ func newJSON(r *attribution.Report) jsonReport {
 		Probe: toDistribution(r.Probe), ExposedNS: map[string]int64{}, Kinds: map[string]jsonBooks{},
 		DoneSources: toShares(r.DoneSources), Demands: toShares(r.Demands), Doubts: append([]string{}, allDoubts(r)...), Losses: toLosses(c),
 		Cost: jsonCost{finite(c.Cost.TrapNS), finite(c.Cost.PairNS), c.Cost.CPUTime, finite(c.Cost.SteppedTrapNS), finite(c.Cost.SteppedPairNS),
-			finite(c.Cost.OfThreads), finite(c.Cost.Limit)},
+			finite(c.Cost.OfThreads), finite(c.Cost.Limit), finite(c.Cost.Tracepoints)},
 		Host: jsonHost{clean(c.Host.Name), clean(c.Host.Kernel), clean(c.Host.Arch), clean(c.Host.Distribution), c.Host.CPUs, clean(c.Host.Governor)},
 	}
 	j.Uncertain.Count = r.Uncertain
@@ -246,7 +246,7 @@ func toSampled(s *attribution.Sampled) *jsonSampled {
 }
 
 func toProbe(p event.Probe) jsonProbe {
-	return jsonProbe{clean(p.Name), clean(p.Kind), clean(p.Library), clean(p.BuildID), hex(p.Offset), clean(p.Source), p.Hits, p.Misses, cleanText(p.Error)}
+	return jsonProbe{clean(p.Name), clean(p.Kind), clean(p.Library), clean(p.BuildID), hex(p.Offset), clean(p.Source), p.Hits, p.Misses, cleanText(p.Error), finite(p.RunNS)}
 }
 
 func toTarget(t event.Target) jsonTarget {

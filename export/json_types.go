@@ -330,15 +330,16 @@ type jsonPoint struct {
 }
 
 type jsonProbe struct {
-	Name    string `json:"name"`
-	Kind    string `json:"kind"`
-	Library string `json:"library"`
-	BuildID string `json:"build_id"`
-	Offset  string `json:"offset"`
-	Source  string `json:"source"`
-	Hits    uint64 `json:"hits"`
-	Misses  uint64 `json:"misses"`
-	Error   string `json:"error"`
+	Name    string  `json:"name"`
+	Kind    string  `json:"kind"`
+	Library string  `json:"library"`
+	BuildID string  `json:"build_id"`
+	Offset  string  `json:"offset"`
+	Source  string  `json:"source"`
+	Hits    uint64  `json:"hits"`
+	Misses  uint64  `json:"misses"`
+	Error   string  `json:"error"`
+	RunNS   float64 `json:"run_ns"`
 }
 
 type jsonCost struct {
@@ -350,6 +351,7 @@ type jsonCost struct {
 	SteppedPairNS float64 `json:"stepped_pair_ns"`
 	OfThreads     float64 `json:"of_threads"`
 	Limit         float64 `json:"limit"`
+	Tracepoints   float64 `json:"tracepoints"`
 }
 
 // jsonSampled is null where all of the window was observed.

@@ -49,7 +49,7 @@ func ofThreads(r *attribution.Report) string {
 	case c.OfThreads <= 0:
 		return ""
 	}
-	s := fmt.Sprintf("Of the time that the threads ran which post and poll, traps took %s.", percent(c.OfThreads, 1))
+	s := fmt.Sprintf("Of the time that the threads ran which post and poll, traps and their programs took %s.", percent(c.OfThreads, 1))
 	if c.Limit > 0 {
 		s += fmt.Sprintf(" The limit is %s", percent(c.Limit, 1))
 		if c.OfThreads > c.Limit {

@@ -31,7 +31,7 @@ func TestSampledText(t *testing.T) {
 	text := said()
 	for _, want := range []string{
 		"SAMPLED", "Observed: 8.0 % of it (800 ms), in 12 parts", "the longest time between them was 1.20 s",
-		"estimated from them: 50.0 k WR/s (+- 3.0 %, with 95 % confidence)", "traps took 0.9 %", "The limit is 1.0 %.",
+		"estimated from them: 50.0 k WR/s (+- 3.0 %, with 95 % confidence)", "traps and their programs took 0.9 %", "The limit is 1.0 %.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)

@@ -161,6 +161,9 @@ func cost(p *page, r *attribution.Report) {
 	if s := ofThreads(r); s != "" {
 		lines = append(lines, s)
 	}
+	if c.Cost.Tracepoints > 0 {
+		lines = append(lines, fmt.Sprintf("Our programs at the kernel's tracepoints took %s of one CPU.", percent(c.Cost.Tracepoints, 1)))
+	}
 	if c.Cost.CPUTime > 0 {
 		own := fmt.Sprintf("rdmatrace itself ran for %s", duration(float64(c.Cost.CPUTime)))
 		if window >= float64(time.Second) { // else most of it was before the window
@@ -186,20 +189,36 @@ func trapSentence(r *attribution.Report, window float64) string {
 	if r.Latency.Count > 0 {
 		s += fmt.Sprintf(" (%.1f a measured work request)", float64(entries+returns)/float64(r.Latency.Count))
 	}
-	return s + trapCost(c.Cost, float64(entries), float64(returns), window) + "."
+	return s + trapCost(c, float64(entries), float64(returns), window) + "."
 }
 
-// trapCost of so many probe hits: a range, as some of the probed instructions
-// are emulated by the kernel and some are single-stepped.
-func trapCost(c event.Cost, entries, returns, window float64) string {
+// trapCost of so many probe hits, and of their programs: a range, as some of the probed
+// instructions are emulated by the kernel and some are single-stepped.
+func trapCost(context *event.Context, entries, returns, window float64) string {
+	c := context.Cost
 	if c.TrapNS <= 0 {
 		return "; what one costs was not calibrated"
 	}
 	spent := func(trap, pair float64) float64 { return entries*trap + returns*max(pair-trap, 0) }
 	stepped, steppedPair := max(c.SteppedTrapNS, c.TrapNS), max(c.SteppedPairNS, c.PairNS)
 	low, high := spent(c.TrapNS, c.PairNS), spent(stepped, steppedPair)
-	return fmt.Sprintf(", up to %s each: %s of its threads' time, %s of one CPU", to(duration(c.TrapNS), duration(stepped)),
-		to(duration(low), duration(high)), percentRange(low, high, window))
+	each := "up to " + to(duration(c.TrapNS), duration(stepped)) + " each"
+	if ran := programsRan(context); ran > 0 {
+		each += ", and " + duration(ran/(entries+returns)) + " for our programs"
+		low, high = low+ran, high+ran
+	}
+	return fmt.Sprintf(", %s: %s of its threads' time, %s of one CPU", each, to(duration(low), duration(high)), percentRange(low, high, window))
+}
+
+// programsRan is how long our programs ran at the hits of the target's probes, ns; 0:
+// not measured.
+func programsRan(c *event.Context) (ns float64) {
+	for _, pr := range c.Probes {
+		if pr.Kind == "uprobe" || pr.Kind == "uretprobe" {
+			ns += max(pr.RunNS, 0) * float64(pr.Hits)
+		}
+	}
+	return ns
 }
 
 // to is a range in words.

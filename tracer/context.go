@@ -75,8 +75,10 @@ func (tg *target) look() {
 // probeResults are the probes of the kernel and of every target.
 func (t *Tracer) probeResults() []event.Probe {
 	out := slices.Clone(t.probes)
+	runs := t.runTimes()
 	for i := range out {
 		out[i].Misses = t.kernel.misses(out[i].Name)
+		out[i].RunNS = runs.of(out[i].Name)
 	}
 	told := map[string]bool{}
 	for _, tg := range t.targets.list() {
@@ -85,6 +87,7 @@ func (t *Tracer) probeResults() []event.Probe {
 		}
 		for _, r := range tg.attach.probes {
 			r.probe.Hits = t.kernel.hits(&r)
+			r.probe.RunNS = runs.of(r.key.program)
 			// What a program missed cannot be told by site: its first one has all.
 			if !told[r.key.program] {
 				told[r.key.program] = true
@@ -97,6 +100,22 @@ func (t *Tracer) probeResults() []event.Probe {
 		return cmp.Or(cmp.Compare(a.Library, b.Library), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// runTimes of the programs, as far as they were measured.
+func (t *Tracer) runTimes() *runTimes {
+	if t.targets.work == nil {
+		return new(runTimes)
+	}
+	return &t.targets.work.pace.runs
+}
+
+// tracepoints are the names of the programs at the kernel's tracepoints.
+func (t *Tracer) tracepoints() (names []string) {
+	for i := range t.probes {
+		names = append(names, t.probes[i].Name)
+	}
+	return names
 }
 
 // allNotes are sentences on what was not observed, each once.
@@ -116,6 +135,7 @@ func (t *Tracer) allNotes() []string {
 func (t *Tracer) cost() event.Cost {
 	emulated, stepped := t.trap.Emulated, t.trap.Stepped
 	c := event.Cost{TrapNS: emulated.Entry, PairNS: emulated.Pair, InPost: emulated.InPost, CPUTime: processCPU()}
+	c.Tracepoints = t.runTimes().shareOf(t.tracepoints())
 	if t.targets.work != nil {
 		c.Limit, c.OfThreads = t.cfg.MaxOverhead, t.targets.work.pace.share()
 	}

@@ -204,6 +204,9 @@ func (f *follower) stop() {
 	f.wake.Signal()
 	f.mu.Unlock()
 	f.idle.Wait()
+	if err := f.pace.runs.end(f.kernel, monotonic()); err != nil {
+		f.say(fmt.Errorf("end the measurement of programs: %w", err))
+	}
 }
 
 // say keeps an error as a note.

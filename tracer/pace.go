@@ -32,6 +32,7 @@ const (
 type pacer struct {
 	limit float64 // share of the threads' time; 0: none
 	trap  calibrate.Result
+	runs  runTimes
 
 	users  users
 	unseen unseen
@@ -63,7 +64,7 @@ func (p *pacer) cost(a *attacher) (sum float64) {
 		if r.probe.Kind == "uretprobe" {
 			ns = max(trap.Pair-trap.Entry, 0)
 		}
-		sum += ns * float64(a.kernel.hits(r))
+		sum += (ns + p.runs.of(r.key.program)) * float64(a.kernel.hits(r))
 	}
 	return sum
 }
@@ -98,16 +99,26 @@ func (f *follower) keepPace() error {
 	p.grow(now)
 	switch {
 	case p.limit == 0:
-		f.paceLater(paceMeter)
-		return err
 	case !f.kernel.paused && p.due(now) && !f.switching():
 		p.plan(now)
 		err = errors.Join(err, f.pause())
 	case f.kernel.paused && (p.affords() || p.asleep(now)):
 		err = errors.Join(err, f.goOn())
 	}
-	f.paceLater(paceStep)
+	err = errors.Join(err, p.runs.look(f.kernel, monotonic()))
+	f.paceLater(p.nextLook())
 	return err
+}
+
+// nextLook is how long the next look can wait.
+func (p *pacer) nextLook() time.Duration {
+	switch {
+	case p.limit > 0:
+		return paceStep
+	case p.runs.asked != nil:
+		return runsLook
+	}
+	return paceMeter
 }
 
 // switching says that the observation of a poll function or of builders changes

@@ -100,7 +100,13 @@ func attacherOfProgram(t *testing.T, single bool) *attacher {
 			t.Errorf("the program was harmed: %v", err)
 		}
 	})
-	cfg := Config{PIDs: []int{child.Process.Pid}, singleUprobes: single}
+	return attacherOf(t, child.Process.Pid, single)
+}
+
+// attacherOf has a kernel of its own, with the gate closed.
+func attacherOf(t *testing.T, pid int, single bool) *attacher {
+	t.Helper()
+	cfg := Config{PIDs: []int{pid}, singleUprobes: single}
 	if err := cfg.setDefaults(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +117,7 @@ func attacherOfProgram(t *testing.T, single bool) *attacher {
 	t.Cleanup(k.coll.Close)
 	l := &links{}
 	t.Cleanup(func() { l.close() })
-	return newAttacher(k, l, child.Process.Pid, cfg.Host)
+	return newAttacher(k, l, pid, cfg.Host)
 }
 
 // TestSitesNotPutBack: a poll function of which a pause costs one of several sites
