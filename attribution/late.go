@@ -20,15 +20,15 @@ func (d Doing) String() string {
 }
 
 // Late is what the threads that reap did while completions waited for them: between
-// done, as far as it is certain, and the reap, but for what was charged to interrupts and
-// to the delivery of the completion. Each nanosecond of a thread counts once.
+// done, as far as it is certain, and the reap, but for the delivery of the completion.
+// Interrupts on top of a thread that runs are part of its time. Each nanosecond of a thread counts once.
 // RanNS, SleptNS, WaitedNS and UnknownNS are disjoint; Stacks and UnsampledNS add up to the first three.
 type Late struct {
 	RanNS, SleptNS, WaitedNS int64
 	UnknownNS                int64 // forgotten by the time it was asked about
 	UnsampledNS              int64 // of RanNS: without a sample that stands for it
 	Samples                  int64
-	Stacks                   []LateStack // by falling NS, the rest last; at most 1003
+	Stacks                   []LateStack // by falling NS, the rest last; at most 8195
 }
 
 // LateStack is one call stack with one thing done.

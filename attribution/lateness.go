@@ -12,8 +12,9 @@ import (
 // which it left the CPU. That a completion waited is known only as it is reaped, so
 // each thread's latest samples and spans are kept until then.
 
-// lateMost stacks are kept apart; the smaller half is folded where they are more.
-const lateMost = 1000
+// lateMost stacks are kept apart; the smaller half is folded where they are more. What
+// ran is told apart by the instruction: code that is seen often has many stacks.
+const lateMost = 8192
 
 // sampleLongest bounds what one sample may stand for, ns: a longer period is damage.
 const sampleLongest = 1_000_000_000
@@ -33,11 +34,12 @@ func (tl *timelines) sampled(r *sampleRecord) {
 	th.samples.push(sampled{r.time, r.Stack, min(r.Period, sampleLongest)})
 }
 
-// keepsWaiting are the causes that are the reaping thread's: in the others it is held
-// up by an interrupt, or waits for the completion itself.
+// keepsWaiting are the causes that are the reaping thread's: in the others it waits for
+// the completion itself. What an interrupt takes while it runs belongs to them, for a
+// sample is taken in one: that of the clock.
 var keepsWaiting = [numCauses]bool{
 	Submit: true, LatePoll: true, Reap: true, OwnSleep: true, Handoff: true,
-	Runqueue: true, Preempted: true, Yielded: true, Throttled: true,
+	IRQOnTop: true, Runqueue: true, Preempted: true, Yielded: true, Throttled: true,
 }
 
 type lateKey struct {

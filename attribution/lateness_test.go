@@ -133,13 +133,13 @@ var lates = []struct {
 		want: "ran 1 slept 0 waited 10, waited for a CPU 5 10, unsampled 1",
 	},
 	{
-		name: "an interrupt on top is not the thread's",
+		name: "samples are taken in an interrupt",
 		tape: func(t *tape) {
-			t.interrupt(30, 50, worker, event.InterruptDevice, 27)
+			t.interrupt(30, 50, worker, event.InterruptTimer, 236)
 			t.samples(worker, 7, 20, 40, 60)
 		},
 		wrs:  []waitingWR{{done: 20, reap: 90}},
-		want: "ran 50 slept 0 waited 0, ran 7 20 of 1, unsampled 30",
+		want: "ran 70 slept 0 waited 0, ran 7 40 of 2, unsampled 30",
 	},
 	{
 		name: "of uncertain ones what is proven",
@@ -319,10 +319,11 @@ func lateReport(t *testing.T, events []event.Event) *Report {
 // The order of arrival does not matter, the number of stacks is bounded, and nothing
 // gets lost by that but names.
 func TestLateIsBounded(t *testing.T) {
-	for _, stacks := range []uint64{3, 3 * lateMost} {
-		events := lateJob(4000, stacks).events
+	const rounds = 3 * lateMost
+	for _, stacks := range []uint64{3, rounds} {
+		events := lateJob(rounds, stacks).events
 		r := lateReport(t, events)
-		if r.Latency.Count != 4000 || r.Late.Samples == 0 || r.Late.SleptNS == 0 || r.Late.UnknownNS > 0 {
+		if r.Latency.Count != rounds || r.Late.Samples == 0 || r.Late.SleptNS == 0 || r.Late.UnknownNS > 0 {
 			t.Fatalf("%d work requests, %s", r.Latency.Count, describeLate(&r.Late, us))
 		}
 		folded := false

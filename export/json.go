@@ -177,16 +177,16 @@ func toWR(w attribution.WR, c *event.Context, f *frames) jsonWR {
 		Transport: clean(w.Transport), PostThread: clean(w.PostThread), ReapThread: clean(w.ReapThread),
 		PostBeginNS: relative(c, w.PostBegin), PostEndNS: relative(c, w.PostEnd), DoneLowNS: relative(c, w.DoneLow),
 		DoneNS: relative(c, w.Done), DoneHighNS: relative(c, w.DoneHigh), ReapNS: relative(c, w.Reap),
-		DoneSource: w.DoneSource.String(), Demand: w.Demand.String(), Status: w.Status, Stack: toStack(f, w.PID, w.Stack),
+		DoneSource: w.DoneSource.String(), Demand: w.Demand.String(), Status: w.Status,
+		Stack: innermostFirst(f.user(attribution.Sample{PID: w.PID, Stack: w.Stack})),
 	}
 }
 
-// toStack gives functions, innermost first.
-func toStack(f *frames, pid uint32, id uint64) []string {
-	user := f.user(attribution.Sample{PID: pid, Stack: id})
-	names := make([]string, 0, len(user))
-	for i := len(user) - 1; i >= 0; i-- {
-		names = append(names, user[i].name)
+// innermostFirst gives functions of root-first frames.
+func innermostFirst(frames []frame) []string {
+	names := make([]string, 0, len(frames))
+	for i := len(frames) - 1; i >= 0; i-- {
+		names = append(names, frames[i].name)
 	}
 	return names
 }
@@ -195,16 +195,11 @@ func toStack(f *frames, pid uint32, id uint64) []string {
 const maxLateStacks = 100
 
 func toLate(l *attribution.Late, f *frames) jsonLate {
-	shown := l.Stacks[:min(len(l.Stacks), maxLateStacks)]
-	j := jsonLate{l.RanNS, l.SleptNS, l.WaitedNS, l.UnknownNS, l.UnsampledNS, l.Samples, nil, int64(len(l.Stacks) - len(shown))}
-	j.Stacks = list(shown, func(s attribution.LateStack) jsonLateStack {
-		stack := []string{restOfStacks}
-		if !s.Rest {
-			stack = toStack(f, s.PID, s.Stack)
-		}
-		return jsonLateStack{s.PID, s.Doing.String(), s.NS, s.Samples, stack}
-	})
-	return j
+	all := byFunctions(l.Stacks, f)
+	shown := all[:min(len(all), maxLateStacks)]
+	return jsonLate{l.RanNS, l.SleptNS, l.WaitedNS, l.UnknownNS, l.UnsampledNS, l.Samples, list(shown, func(s *lateSite) jsonLateStack {
+		return jsonLateStack{s.PID, s.Doing.String(), s.NS, s.Samples, innermostFirst(s.frames)}
+	}), int64(len(all) - len(shown))}
 }
 
 func toQueue(q attribution.Queue) jsonQueue {

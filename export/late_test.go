@@ -45,14 +45,16 @@ func eventModeLate(r *attribution.Report) attribution.Late {
 	serve := stack(20, false, "crc32c_hw", "inline verify_block", "serve_request", "progress_loop", "start_thread", "clone3")
 	hash := stack(21, false, "XXH64_update", "serve_request", "progress_loop", "start_thread", "clone3")
 	lock := stack(22, false, "__lll_lock_wait", "pthread_mutex_lock", "log_line", "serve_request", "progress_loop", "start_thread", "clone3")
+	again := stack(25, false, "crc32c_hw", "inline verify_block", "serve_request", "progress_loop", "start_thread", "clone3") // another instruction
 	write := stack(23, false, "write", "log_flush", "log_line", "serve_request", "progress_loop", "start_thread", "clone3")
 	event := stack(24, true, "ibv_get_cq_event", "progress_loop")
 	return lateOf(31_000_000,
 		attribution.LateStack{PID: pid, Stack: event, Doing: attribution.WaitedForCPU, NS: 480_000_000},
-		attribution.LateStack{PID: pid, Stack: serve, Doing: attribution.Ran, NS: 310_000_000, Samples: 62},
+		attribution.LateStack{PID: pid, Stack: serve, Doing: attribution.Ran, NS: 290_000_000, Samples: 58},
 		attribution.LateStack{PID: pid, Stack: lock, Doing: attribution.Slept, NS: 95_000_000},
 		attribution.LateStack{PID: pid, Stack: hash, Doing: attribution.Ran, NS: 45_000_000, Samples: 9},
 		attribution.LateStack{PID: pid, Stack: write, Doing: attribution.Slept, NS: 20_000_000},
+		attribution.LateStack{PID: pid, Stack: again, Doing: attribution.Ran, NS: 20_000_000, Samples: 4},
 		attribution.LateStack{PID: pid, Stack: 0, Doing: attribution.WaitedForCPU, NS: 9_000_000},
 		attribution.LateStack{PID: pid, Stack: write, Doing: attribution.WaitedForCPU, NS: 1_000_000},
 		attribution.LateStack{Doing: attribution.Slept, NS: 500_000, Rest: true})

@@ -1,8 +1,10 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
@@ -23,19 +25,12 @@ func late(p *page, r *attribution.Report) {
 	p.heading("WHILE COMPLETIONS WAITED", "what the threads that reap did instead")
 	whole := float64(l.RanNS) + float64(l.SleptNS) + float64(l.WaitedNS) + float64(l.UnknownNS)
 	t := newTable("lrrl", "call stack", "sum", "share", "")
-	frames := newFrames(r)
-	shown := 0
-	for _, s := range l.Stacks {
-		if shown == maxLate {
-			break
-		}
-		if s.NS > 0 {
-			shown++
-			t.row(plain(lateName(frames, s), durationNS(s.NS), percent(float64(s.NS), whole), s.Doing.String())...)
-		}
+	all := byFunctions(r.Late.Stacks, newFrames(r))
+	for _, s := range all[:min(len(all), maxLate)] {
+		t.row(plain(siteName(withoutWrappers(s.frames)), durationNS(s.NS), percent(float64(s.NS), whole), s.Doing.String())...)
 	}
 	t.write(p)
-	p.more(len(l.Stacks)-shown, "call stack")
+	p.more(len(all)-maxLate, "call stack")
 	p.prose("  ", ansiDim, lateNote(l, whole))
 }
 
@@ -65,15 +60,51 @@ func wasLate(r *attribution.Report) bool {
 	return known && late > 0 && late*worthMention >= whole
 }
 
-func lateName(f *frames, s attribution.LateStack) string {
-	if s.Rest {
-		return restOfStacks
+// lateSite is what was done in one chain of functions of a process.
+type lateSite struct {
+	attribution.LateStack
+	frames []frame // root first
+}
+
+const restOfStacks = "(other)"
+
+// byFunctions adds up stacks that differ by the instruction only, worst first; what is
+// beyond a bound is the last.
+func byFunctions(stacks []attribution.LateStack, f *frames) (all []*lateSite) {
+	known := map[string]*lateSite{}
+	for _, s := range stacks {
+		if s.NS <= 0 {
+			continue
+		}
+		site := &lateSite{s, []frame{{name: restOfStacks, level: levelMissing}}}
+		if !s.Rest {
+			site.frames = f.user(attribution.Sample{PID: s.PID, Stack: s.Stack})
+		}
+		key := fmt.Sprint(s.PID, s.Doing, s.Rest)
+		for _, frame := range site.frames {
+			key += "\x00" + frame.name
+		}
+		if same := known[key]; same != nil {
+			same.NS, same.Samples = sum(same.NS, s.NS), sum(same.Samples, s.Samples)
+			continue
+		}
+		known[key] = site
+		all = append(all, site)
 	}
-	return siteName(withoutWrappers(f.user(attribution.Sample{PID: s.PID, Stack: s.Stack})))
+	slices.SortStableFunc(all, func(a, b *lateSite) int {
+		switch {
+		case a.Rest == b.Rest:
+			return cmp.Compare(b.NS, a.NS)
+		case a.Rest:
+			return 1
+		}
+		return -1
+	})
+	return all
 }
 
 // withoutWrappers leaves the innermost one of the C library's functions at the end of
-// a stack: a system call has several, and who made it is more telling.
+// a stack: a system call, or the time of day, has several, and who asked is more telling.
 func withoutWrappers(frames []frame) []frame {
 	last := len(frames) - 1
 	if last < 0 || !isLibc(frames[last]) {
@@ -90,18 +121,17 @@ func withoutWrappers(frames []frame) []frame {
 }
 
 // isLibc tells the C library by its file: "libc.so.6", before glibc 2.34 also
-// "libc-2.31.so" and "libpthread-2.31.so"; musl's is "libc.musl-x86_64.so.1" or the loader.
+// "libc-2.31.so" and "libpthread-2.31.so"; musl's is "libc.musl-x86_64.so.1" or the loader. The vdso
+// is a part of it, in effect.
 func isLibc(f frame) bool {
 	name := path.Base(f.user.Module)
-	for _, prefix := range []string{"libc.so.", "libc-", "libc.musl-", "libpthread", "ld-musl-"} {
+	for _, prefix := range []string{"libc.so.", "libc-", "libc.musl-", "libpthread", "ld-musl-", "[vdso]"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
 	return false
 }
-
-const restOfStacks = "(other)"
 
 func lateNote(l *attribution.Late, whole float64) string {
 	s := fmt.Sprintf("Of %s, each nanosecond of a thread once, they ran %s, slept %s and waited for a CPU %s.", duration(whole),
