@@ -54,9 +54,7 @@ int build_start(struct pt_regs *ctx)
 {
 	struct thread *t;
 
-	if (!open)
-		return 0;
-	t = thread_hit(ctx);
+	t = verbs_hit(ctx);
 	if (!t)
 		return 0;
 	t->build.begin = bpf_ktime_get_ns();
@@ -216,7 +214,7 @@ int build_complete_enter(struct pt_regs *ctx)
 	c.begin = b->begin;
 	c.qp = b->qp;
 	c.call = ++t->calls;
-	c.stack = site_of(ctx, &t->post_site, return_address(ctx), c.time);
+	c.stack = post_stack(ctx, t, c.time);
 	qp_head_read(&head, c.qp);
 	c.qp_num = head.qp_num;
 	b->call = c.call;

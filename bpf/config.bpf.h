@@ -7,8 +7,6 @@
 const volatile bool switch_has_state = true;
 /* Wake the reader when a ring holds more than this. */
 const volatile __u32 wake_bytes = 1 << 20;
-/* A poll that finds completions after nobody polled this CQ for so long has its stack taken. */
-const volatile __u64 late_reap_ns = 10000;
 /* Child processes of targets become targets. */
 const volatile bool follow_forks = true;
 

@@ -46,6 +46,9 @@ struct cpu_state {
 	struct chain led[INTERRUPT_NEST];	/* to each of them; 0 links to a free slot */
 	struct chain raised[SOFTIRQS];		/* what raised a pending softirq first */
 	struct switched_out switched_out[SWITCHED_OUT];
+	__u64 stacks_window;	/* see thread_stack_due */
+	__u32 stacks_taken;	/* in it */
+	__u32 pad3;
 };
 
 struct {

@@ -47,6 +47,7 @@ const (
 type taker struct {
 	*testing.T
 	coll   *ebpf.Collection
+	rings  []*ebpf.Map // by CPU
 	kernel *ebpf.Map
 	base   uint64 // its address in the kernel
 	memory [size]byte
@@ -72,6 +73,7 @@ func newTaker(t *testing.T, programs ...string) *taker {
 		t.Fatal(err)
 	}
 	spec.Maps[RdmaMapRings].MaxEntries = uint32(cpus)
+	spec.Maps[RdmaMapCpus].MaxEntries = uint32(cpus)
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		t.Fatalf("%+v", err)
@@ -79,7 +81,8 @@ func newTaker(t *testing.T, programs ...string) *taker {
 	t.Cleanup(coll.Close)
 	k := &taker{T: t, coll: coll, cq: 0x1000}
 	for cpu := range uint32(cpus) {
-		k.put(RdmaMapRings, cpu, newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 16}))
+		k.rings = append(k.rings, newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 18}))
+		k.put(RdmaMapRings, cpu, k.rings[cpu])
 	}
 	pid := uint32(os.Getpid())
 	k.put(RdmaMapTargets, pid, RdmaTarget{})

@@ -27,6 +27,7 @@ enum record_kind {
 	RECORD_TRIAL_HIT,	/* struct trial_hit_record */
 	RECORD_TRIAL_POLL,	/* struct trial_poll_record */
 	RECORD_CQE,		/* struct cqe_record */
+	RECORD_SAMPLE,		/* struct sample_record */
 	RECORD_KINDS,
 };
 
@@ -99,7 +100,6 @@ struct completion_record {
 	__u64 last_empty;	/* entry of the latest poll of this CQ that found it empty, 0: none seen */
 	__u64 wr_id;
 	__u64 hw_time;		/* raw timestamp field of the CQE */
-	__u64 stack;		/* reaping site, 0: none */
 	__u32 last_empty_tid;	/* who made that empty poll; 0: the programs looked themselves, see look.bpf.h */
 	__u32 qp_num;
 	__u32 status;		/* enum ibv_wc_status */
@@ -169,6 +169,14 @@ struct switch_record {
 	__u64 prev_cgroup;
 	__u32 from_cpu;		/* MIGRATED */
 	__u32 pad;
+	__u64 prev_stack;	/* id of a stack_record: prev's own code, if it posts or polls; 0: none */
+};
+
+/* A thread that posts or polls ran, seen at regular times. */
+struct sample_record {
+	struct record_header h;
+	__u64 stack;		/* id of a stack_record, 0: none */
+	__u64 period;		/* ns between two samples of a CPU */
 };
 
 enum interrupt_kind {
@@ -282,15 +290,17 @@ struct task_record {
 	__u8 comm[16];
 };
 
+#define STACK_OF_THREAD	0x1	/* where a thread was switched out or sampled, not a posting site */
+
 /*
- * The user stack at a posting or reaping site, once per distinct site: raw
- * bytes from sp upwards, to be unwound in user space.  size bytes follow.
+ * A user stack, the first time that its site is met: raw bytes from sp upwards,
+ * to be unwound in user space.  size bytes follow.
  */
 #define STACK_BYTES_MAX 16384
 struct stack_record {
-	struct record_header h;
+	struct record_header h;	/* flags: STACK_* */
 	__u64 id;
-	__u64 ip;		/* of the probe */
+	__u64 ip;		/* of the probe, or where the thread was */
 	__u64 sp;
 	__u64 fp;
 	__u64 regs[6];		/* x86-64: rbx, rbp, r12-r15; arm64: x30 (lr), x19-x23 */

@@ -22,7 +22,6 @@ struct reap {
 	__u64 cq;
 	__u64 last_empty;
 	__u64 looked;	/* as last_empty, but true only if the CQE is where it must be; 0: unknown */
-	__u64 stack;
 	__u32 last_empty_tid;
 	__u32 empty_polls;
 	__u32 flags;
@@ -42,7 +41,7 @@ static __always_inline void cq_seen_empty(struct cq_state *s, __u64 begin)
 }
 
 /* Takes what the CQ's state says of these completions, and starts anew. */
-static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct pt_regs *ctx, struct thread *t)
+static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct pt_regs *ctx)
 {
 	if (!s) {
 		r->flags |= COMPLETION_NO_EMPTY;
@@ -61,8 +60,6 @@ static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct
 		cqe_window_last(s, ctx, r->cq, &r->cqes);
 	else
 		cqe_window_of(s, ctx, r->cq, r->count, &r->cqes);
-	if (s->last_poll && r->begin > s->last_poll && r->begin - s->last_poll > late_reap_ns)
-		r->stack = site_of(ctx, &t->reap_site, PT_REGS_IP(ctx), r->time);
 }
 
 static __always_inline struct completion_record *completion_reserve(struct out *o, const struct reap *r, __u32 index)
@@ -78,7 +75,6 @@ static __always_inline struct completion_record *completion_reserve(struct out *
 	rec->last_empty = r->last_empty;
 	rec->last_empty_tid = r->last_empty_tid;
 	rec->empty_polls = index ? 0 : r->empty_polls;
-	rec->stack = r->stack;
 	rec->index = index;
 	rec->count = r->count;
 	rec->traps = r->traps;
@@ -151,9 +147,7 @@ int poll_enter(struct pt_regs *ctx)
 {
 	struct thread *t;
 
-	if (!open)
-		return 0;
-	t = thread_hit(ctx);
+	t = verbs_hit(ctx);
 	if (!t)
 		return 0;
 	t->poll.cq = PT_REGS_PARM1(ctx);
@@ -204,7 +198,7 @@ int poll_exit(struct pt_regs *ctx)
 	s = cq_state_of(r.cq);
 	if (n) {
 		r.count = n > 0 ? n : 1;
-		reap_fill(&r, s, ctx, t);
+		reap_fill(&r, s, ctx);
 		if (n < 0)
 			poll_failed(&r, s);
 		for (i = 0; i < POLL_MAX && i < r.count; i++)
@@ -236,9 +230,7 @@ int poll_ex_enter(struct pt_regs *ctx)
 {
 	struct thread *t;
 
-	if (!open)
-		return 0;
-	t = thread_hit(ctx);
+	t = verbs_hit(ctx);
 	if (!t)
 		return 0;
 	t->poll.cq = PT_REGS_PARM1(ctx);
@@ -322,7 +314,7 @@ int poll_ex_exit(struct pt_regs *ctx)
 	s = cq_state_of(r.cq);
 	if (err != ENOENT) {
 		r.count = 1;
-		reap_fill(&r, s, ctx, t);
+		reap_fill(&r, s, ctx);
 		if (err)
 			poll_failed(&r, s);
 		if (completion_ex_emit(&r) && s)
@@ -345,7 +337,7 @@ int req_notify_enter(struct pt_regs *ctx)
 	struct out o;
 	__u64 now;
 
-	if (!open || !thread_hit(ctx))
+	if (!verbs_hit(ctx))
 		return 0;
 	now = bpf_ktime_get_ns();
 	out_open(&o);

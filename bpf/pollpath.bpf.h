@@ -3,19 +3,6 @@
 #ifndef RDMATRACE_POLLPATH_BPF_H
 #define RDMATRACE_POLLPATH_BPF_H
 
-/* Where the poll will return to. Without it all callers on equal stacks are one site. */
-static __always_inline __u64 site_return(struct pt_regs *ctx, volatile struct poll_slot *slot)
-{
-	__u64 ip = PT_REGS_IP(ctx), ra;
-
-	/* Else the compiler reads it late, through a moved context, which the verifier rejects. */
-	barrier_var(ip);
-	if (slot->return_at &&
-	    !bpf_probe_read_user(&ra, sizeof(ra), (void *)(PT_REGS_SP(ctx) + slot->return_at)))
-		return ra;
-	return ip;
-}
-
 static __always_inline void site_unfit(__u32 number)
 {
 	count(COUNT_SITE_UNFIT);
@@ -59,8 +46,6 @@ static __always_inline bool site_reap(struct pt_regs *ctx, struct thread *t, __u
 		look_from_now(t, s, r->cq, number);
 		cqe_window_last(s, ctx, r->cq, &r->cqes);
 	}
-	if (s->last_poll && r->time - s->last_poll > late_reap_ns)
-		r->stack = site_of(ctx, &t->reap_site, site_return(ctx, slot), r->time);
 	s->last_poll = r->time;
 	return true;
 }
@@ -113,11 +98,9 @@ static __always_inline int site_hit(struct pt_regs *ctx, bool ex)
 	struct thread *t;
 	__u32 number;
 
-	if (!open)
-		return 0;
 	number = slot_of(ctx);
 	slot = slot_at(number);
-	t = slot ? thread_hit(ctx) : NULL;
+	t = slot ? verbs_hit(ctx) : NULL;
 	if (!t)
 		return 0;
 	/* What its entry decided, where that was seen, is true for all of a poll. */

@@ -182,16 +182,14 @@ static __always_inline bool post_begin(struct pt_regs *ctx, struct thread **thre
 {
 	struct thread *t;
 
-	if (!open)
-		return false;
-	t = thread_hit(ctx);
+	t = verbs_hit(ctx);
 	if (!t)
 		return false;
 	c->time = bpf_ktime_get_ns();
 	c->begin = c->time;
 	c->qp = PT_REGS_PARM1(ctx);
 	c->call = ++t->calls;
-	c->stack = site_of(ctx, &t->post_site, return_address(ctx), c->time);
+	c->stack = post_stack(ctx, t, c->time);
 	t->post.begin = c->begin;
 	t->post.qp = c->qp;
 	t->post.list = PT_REGS_PARM2(ctx);

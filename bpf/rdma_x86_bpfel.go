@@ -66,7 +66,6 @@ type RdmaCompletionRecord struct {
 	LastEmpty    uint64
 	WrId         uint64
 	HwTime       uint64
-	Stack        uint64
 	LastEmptyTid uint32
 	QpNum        uint32
 	Status       uint32
@@ -108,9 +107,10 @@ const (
 	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 18
 	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 19
 	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 20
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 21
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 22
-	RdmaCounterCOUNTERS              RdmaCounter = 23
+	RdmaCounterCOUNT_STACKS_FULL     RdmaCounter = 21
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 22
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 23
+	RdmaCounterCOUNTERS              RdmaCounter = 24
 )
 
 type RdmaCpuState struct {
@@ -164,6 +164,9 @@ type RdmaCpuState struct {
 			Link      [4]RdmaWakerLink
 		}
 	}
+	StacksWindow uint64
+	StacksTaken  uint32
+	Pad3         uint32
 }
 
 type RdmaCqRecord struct {
@@ -300,8 +303,6 @@ type RdmaPollSlot struct {
 	CqOffset int32
 	WcAt     uint32
 	WcOffset int32
-	ReturnAt int32
-	Pad      uint32
 }
 
 type RdmaPostEndRecord struct {
@@ -379,16 +380,24 @@ const (
 	RdmaRecordKindRECORD_TRIAL_HIT      RdmaRecordKind = 14
 	RdmaRecordKindRECORD_TRIAL_POLL     RdmaRecordKind = 15
 	RdmaRecordKindRECORD_CQE            RdmaRecordKind = 16
-	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 17
+	RdmaRecordKindRECORD_SAMPLE         RdmaRecordKind = 17
+	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 18
 )
 
+type RdmaSampleRecord struct {
+	_      structs.HostLayout
+	H      RdmaRecordHeader
+	Stack  uint64
+	Period uint64
+}
+
 type RdmaSiteKey struct {
-	_   structs.HostLayout
-	Ip  uint64
-	Sp  uint64
-	Fp  uint64
-	Pid uint32
-	Pad uint32
+	_     structs.HostLayout
+	Ip    uint64
+	Sp    uint64
+	Fp    uint64
+	Pid   uint32
+	Round uint32
 }
 
 type RdmaStackRecord struct {
@@ -406,8 +415,8 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [23]uint64
-	Dropped [17]struct {
+	Counter [24]uint64
+	Dropped [18]struct {
 		_     structs.HostLayout
 		Count uint64
 		Last  uint64
@@ -431,6 +440,7 @@ type RdmaSwitchRecord struct {
 	PrevCgroup uint64
 	FromCpu    uint32
 	Pad        uint32
+	PrevStack  uint64
 }
 
 type RdmaTarget struct {
@@ -464,7 +474,8 @@ type RdmaThread struct {
 	Calls      uint32
 	Waiting    uint32
 	CqVector   uint32
-	LooksNext  uint32
+	LooksNext  uint16
+	UsesVerbs  uint16
 	Looks      [8]uint64
 	LookLatest uint64
 	LookCame   uint64
@@ -506,18 +517,22 @@ type RdmaThread struct {
 		Mask   uint64
 	}
 	PostSite struct {
-		_  structs.HostLayout
-		Ip uint64
-		Sp uint64
-		Fp uint64
-		Id uint64
+		_     structs.HostLayout
+		Ip    uint64
+		Sp    uint64
+		Fp    uint64
+		Id    uint64
+		Round uint32
+		Pad   uint32
 	}
-	ReapSite struct {
-		_  structs.HostLayout
-		Ip uint64
-		Sp uint64
-		Fp uint64
-		Id uint64
+	LeftSite struct {
+		_     structs.HostLayout
+		Ip    uint64
+		Sp    uint64
+		Fp    uint64
+		Id    uint64
+		Round uint32
+		Pad   uint32
 	}
 	Build struct {
 		_           structs.HostLayout
@@ -661,6 +676,7 @@ const (
 	RdmaMapCpus                     = "cpus"
 	RdmaMapCqeCalls                 = "cqe_calls"
 	RdmaMapCqs                      = "cqs"
+	RdmaMapLeftSites                = "left_sites"
 	RdmaMapPosters                  = "posters"
 	RdmaMapRings                    = "rings"
 	RdmaMapSiteHits                 = "site_hits"
@@ -715,6 +731,7 @@ const (
 	RdmaProgRescheduleExit          = "reschedule_exit"
 	RdmaProgRxeCqeEnter             = "rxe_cqe_enter"
 	RdmaProgRxeCqeExit              = "rxe_cqe_exit"
+	RdmaProgSample                  = "sample"
 	RdmaProgSchedMigrateTask        = "sched_migrate_task"
 	RdmaProgSchedProcessExec        = "sched_process_exec"
 	RdmaProgSchedProcessExit        = "sched_process_exit"
@@ -735,7 +752,6 @@ const (
 	RdmaVarBuildSlots               = "build_slots"
 	RdmaVarBuildsPending            = "builds_pending"
 	RdmaVarFollowForks              = "follow_forks"
-	RdmaVarLateReapNs               = "late_reap_ns"
 	RdmaVarLooking                  = "looking"
 	RdmaVarMlx5Layouts              = "mlx5_layouts"
 	RdmaVarOpen                     = "open"
@@ -751,6 +767,7 @@ const (
 	RdmaVarPollsPending             = "polls_pending"
 	RdmaVarSharedTypes              = "shared_types"
 	RdmaVarStacksMax                = "stacks_max"
+	RdmaVarStacksRound              = "stacks_round"
 	RdmaVarStacksTaken              = "stacks_taken"
 	RdmaVarSwitchHasState           = "switch_has_state"
 	RdmaVarTargetBits               = "target_bits"
@@ -845,6 +862,7 @@ type RdmaProgramSpecs struct {
 	RescheduleExit          *ebpf.ProgramSpec `ebpf:"reschedule_exit"`
 	RxeCqeEnter             *ebpf.ProgramSpec `ebpf:"rxe_cqe_enter"`
 	RxeCqeExit              *ebpf.ProgramSpec `ebpf:"rxe_cqe_exit"`
+	Sample                  *ebpf.ProgramSpec `ebpf:"sample"`
 	SchedMigrateTask        *ebpf.ProgramSpec `ebpf:"sched_migrate_task"`
 	SchedProcessExec        *ebpf.ProgramSpec `ebpf:"sched_process_exec"`
 	SchedProcessExit        *ebpf.ProgramSpec `ebpf:"sched_process_exit"`
@@ -867,17 +885,18 @@ type RdmaProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RdmaMapSpecs struct {
-	Cpus     *ebpf.MapSpec `ebpf:"cpus"`
-	CqeCalls *ebpf.MapSpec `ebpf:"cqe_calls"`
-	Cqs      *ebpf.MapSpec `ebpf:"cqs"`
-	Posters  *ebpf.MapSpec `ebpf:"posters"`
-	Rings    *ebpf.MapSpec `ebpf:"rings"`
-	SiteHits *ebpf.MapSpec `ebpf:"site_hits"`
-	Sites    *ebpf.MapSpec `ebpf:"sites"`
-	Stats    *ebpf.MapSpec `ebpf:"stats"`
-	Targets  *ebpf.MapSpec `ebpf:"targets"`
-	Threads  *ebpf.MapSpec `ebpf:"threads"`
-	Woken    *ebpf.MapSpec `ebpf:"woken"`
+	Cpus      *ebpf.MapSpec `ebpf:"cpus"`
+	CqeCalls  *ebpf.MapSpec `ebpf:"cqe_calls"`
+	Cqs       *ebpf.MapSpec `ebpf:"cqs"`
+	LeftSites *ebpf.MapSpec `ebpf:"left_sites"`
+	Posters   *ebpf.MapSpec `ebpf:"posters"`
+	Rings     *ebpf.MapSpec `ebpf:"rings"`
+	SiteHits  *ebpf.MapSpec `ebpf:"site_hits"`
+	Sites     *ebpf.MapSpec `ebpf:"sites"`
+	Stats     *ebpf.MapSpec `ebpf:"stats"`
+	Targets   *ebpf.MapSpec `ebpf:"targets"`
+	Threads   *ebpf.MapSpec `ebpf:"threads"`
+	Woken     *ebpf.MapSpec `ebpf:"woken"`
 }
 
 // RdmaVariableSpecs contains global variables before they are loaded into the kernel.
@@ -888,7 +907,6 @@ type RdmaVariableSpecs struct {
 	BuildSlots     *ebpf.VariableSpec `ebpf:"build_slots"`
 	BuildsPending  *ebpf.VariableSpec `ebpf:"builds_pending"`
 	FollowForks    *ebpf.VariableSpec `ebpf:"follow_forks"`
-	LateReapNs     *ebpf.VariableSpec `ebpf:"late_reap_ns"`
 	Looking        *ebpf.VariableSpec `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
@@ -904,6 +922,7 @@ type RdmaVariableSpecs struct {
 	PollsPending   *ebpf.VariableSpec `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.VariableSpec `ebpf:"shared_types"`
 	StacksMax      *ebpf.VariableSpec `ebpf:"stacks_max"`
+	StacksRound    *ebpf.VariableSpec `ebpf:"stacks_round"`
 	StacksTaken    *ebpf.VariableSpec `ebpf:"stacks_taken"`
 	SwitchHasState *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	TargetBits     *ebpf.VariableSpec `ebpf:"target_bits"`
@@ -930,17 +949,18 @@ func (o *RdmaObjects) Close() error {
 //
 // It can be passed to LoadRdmaObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RdmaMaps struct {
-	Cpus     *ebpf.Map `ebpf:"cpus"`
-	CqeCalls *ebpf.Map `ebpf:"cqe_calls"`
-	Cqs      *ebpf.Map `ebpf:"cqs"`
-	Posters  *ebpf.Map `ebpf:"posters"`
-	Rings    *ebpf.Map `ebpf:"rings"`
-	SiteHits *ebpf.Map `ebpf:"site_hits"`
-	Sites    *ebpf.Map `ebpf:"sites"`
-	Stats    *ebpf.Map `ebpf:"stats"`
-	Targets  *ebpf.Map `ebpf:"targets"`
-	Threads  *ebpf.Map `ebpf:"threads"`
-	Woken    *ebpf.Map `ebpf:"woken"`
+	Cpus      *ebpf.Map `ebpf:"cpus"`
+	CqeCalls  *ebpf.Map `ebpf:"cqe_calls"`
+	Cqs       *ebpf.Map `ebpf:"cqs"`
+	LeftSites *ebpf.Map `ebpf:"left_sites"`
+	Posters   *ebpf.Map `ebpf:"posters"`
+	Rings     *ebpf.Map `ebpf:"rings"`
+	SiteHits  *ebpf.Map `ebpf:"site_hits"`
+	Sites     *ebpf.Map `ebpf:"sites"`
+	Stats     *ebpf.Map `ebpf:"stats"`
+	Targets   *ebpf.Map `ebpf:"targets"`
+	Threads   *ebpf.Map `ebpf:"threads"`
+	Woken     *ebpf.Map `ebpf:"woken"`
 }
 
 func (m *RdmaMaps) Close() error {
@@ -948,6 +968,7 @@ func (m *RdmaMaps) Close() error {
 		m.Cpus,
 		m.CqeCalls,
 		m.Cqs,
+		m.LeftSites,
 		m.Posters,
 		m.Rings,
 		m.SiteHits,
@@ -967,7 +988,6 @@ type RdmaVariables struct {
 	BuildSlots     *ebpf.Variable `ebpf:"build_slots"`
 	BuildsPending  *ebpf.Variable `ebpf:"builds_pending"`
 	FollowForks    *ebpf.Variable `ebpf:"follow_forks"`
-	LateReapNs     *ebpf.Variable `ebpf:"late_reap_ns"`
 	Looking        *ebpf.Variable `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
@@ -983,6 +1003,7 @@ type RdmaVariables struct {
 	PollsPending   *ebpf.Variable `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.Variable `ebpf:"shared_types"`
 	StacksMax      *ebpf.Variable `ebpf:"stacks_max"`
+	StacksRound    *ebpf.Variable `ebpf:"stacks_round"`
 	StacksTaken    *ebpf.Variable `ebpf:"stacks_taken"`
 	SwitchHasState *ebpf.Variable `ebpf:"switch_has_state"`
 	TargetBits     *ebpf.Variable `ebpf:"target_bits"`
@@ -1039,6 +1060,7 @@ type RdmaPrograms struct {
 	RescheduleExit          *ebpf.Program `ebpf:"reschedule_exit"`
 	RxeCqeEnter             *ebpf.Program `ebpf:"rxe_cqe_enter"`
 	RxeCqeExit              *ebpf.Program `ebpf:"rxe_cqe_exit"`
+	Sample                  *ebpf.Program `ebpf:"sample"`
 	SchedMigrateTask        *ebpf.Program `ebpf:"sched_migrate_task"`
 	SchedProcessExec        *ebpf.Program `ebpf:"sched_process_exec"`
 	SchedProcessExit        *ebpf.Program `ebpf:"sched_process_exit"`
@@ -1105,6 +1127,7 @@ func (p *RdmaPrograms) Close() error {
 		p.RescheduleExit,
 		p.RxeCqeEnter,
 		p.RxeCqeExit,
+		p.Sample,
 		p.SchedMigrateTask,
 		p.SchedProcessExec,
 		p.SchedProcessExit,

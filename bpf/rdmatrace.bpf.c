@@ -30,6 +30,7 @@
 #include "chain.bpf.h"
 #include "interrupt.bpf.h"
 #include "sched.bpf.h"
+#include "sample.bpf.h"
 #include "task.bpf.h"
 
 /* Keeps the types that user space shares in the object's BTF, from which the Go bindings are made. */
@@ -49,6 +50,7 @@ const struct {
 		struct cqe_record cqe;
 		struct arm_record arm;
 		struct switch_record sched_switch;
+		struct sample_record sample;
 		struct waking_record waking;
 		struct interrupt_record interrupt;
 		struct qp_record qp;

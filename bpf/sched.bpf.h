@@ -76,7 +76,7 @@ static __always_inline __s32 task_syscall(struct task_struct *task, __u64 *arg)
 }
 
 static __always_inline void switch_emit(struct task_struct *prev, struct task_struct *next, __u64 now, __u32 flags,
-					__u32 state)
+					__u32 state, __u64 stack)
 {
 	struct switch_record *rec;
 	struct out o;
@@ -109,6 +109,7 @@ static __always_inline void switch_emit(struct task_struct *prev, struct task_st
 	rec->prev_cgroup = task_cgroup(prev);
 	rec->from_cpu = 0;
 	rec->pad = 0;
+	rec->prev_stack = stack;
 	out_submit(&o, rec);
 }
 
@@ -116,9 +117,9 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 {
 	struct cpu_state *c;
 	struct thread *t;
+	__u64 now, stack = 0;
 	__u32 flags = 0;
 	bool waited;
-	__u64 now;
 
 	if (!open)
 		return;
@@ -138,8 +139,10 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 	if (is_target(prev->tgid)) {
 		flags |= SWITCH_PREV_TARGET;
 		look_around();
-		t = state ? NULL : thread_of(prev);
+		t = state & TASK_DEAD ? NULL : thread_of(prev);
 		if (t)
+			stack = thread_stack(prev, t, now);
+		if (t && !state)
 			wait_begin(t, bpf_get_smp_processor_id());
 	}
 	if (is_target(next->tgid)) {
@@ -149,7 +152,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 			wait_end(t);
 	}
 	if (waited || flags & (SWITCH_PREV_TARGET | SWITCH_NEXT_TARGET))
-		switch_emit(prev, next, now, flags, state);
+		switch_emit(prev, next, now, flags, state, stack);
 }
 
 SEC("tp_btf/sched_switch")

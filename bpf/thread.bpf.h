@@ -94,13 +94,16 @@ struct site_cache {
 	__u64 sp;
 	__u64 fp;
 	__u64 id;
+	__u32 round;
+	__u32 pad;
 };
 
 struct thread {
 	__u32 calls;		/* posting calls, counted */
 	__u32 waiting;		/* CPU + 1 on whose run queue it waits, 0: it doesn't */
 	__u32 cq_vector;	/* comp_vector + 1 of the CQ being created, 0: unknown */
-	__u32 looks_next;
+	__u16 looks_next;
+	__u16 uses_verbs;	/* it was seen to post or poll */
 	__u64 looks[LOOKS];	/* queues to look at, see look.bpf.h; 0: none */
 	__u64 look_latest;	/* the one that it took a completion from last */
 	__u64 look_came;	/* a completion came while it was looked for one */
@@ -111,7 +114,7 @@ struct thread {
 	struct control_state create;
 	struct control_state modify;
 	struct site_cache post_site;
-	struct site_cache reap_site;
+	struct site_cache left_site;	/* where it was switched out or sampled last */
 	struct build_state build;
 };
 

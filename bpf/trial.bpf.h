@@ -26,8 +26,6 @@ struct poll_slot {
 	__s32 cq_offset;
 	__u32 wc_at;
 	__s32 wc_offset;
-	__s32 return_at;	/* the return address is at the stack pointer + this; 0: unknown */
-	__u32 pad;
 };
 
 volatile struct poll_slot poll_slots[POLL_SLOTS];

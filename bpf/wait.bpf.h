@@ -104,4 +104,14 @@ static __always_inline struct thread *thread_hit(struct pt_regs *ctx)
 	return thread_self();
 }
 
+/* The same where the thread posts or polls, once the gate is open. */
+static __always_inline struct thread *verbs_hit(struct pt_regs *ctx)
+{
+	struct thread *t = open ? thread_hit(ctx) : NULL;
+
+	if (t)
+		t->uses_verbs = 1;
+	return t;
+}
+
 #endif

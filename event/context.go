@@ -113,7 +113,7 @@ type Frame struct {
 // Probe is one place where the tracer looked, and what came of it.
 type Probe struct {
 	Name    string // "post_send", "poll_cq", "sched_switch"
-	Kind    string // "uprobe", "uretprobe", "tp_btf", "fentry", "fexit"
+	Kind    string // "uprobe", "uretprobe", "tp_btf", "fentry", "fexit", "perf_event"
 	Library string // path in the target; empty for the kernel
 	BuildID string
 	Offset  uint64 // in the file

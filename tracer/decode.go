@@ -63,6 +63,7 @@ var kindOf = [bpf.RdmaRecordKindRECORD_KINDS]event.Kind{
 	bpf.RdmaRecordKindRECORD_ARM:            event.KindArm,
 	bpf.RdmaRecordKindRECORD_CQE:            event.KindCQE,
 	bpf.RdmaRecordKindRECORD_SWITCH:         event.KindSwitch,
+	bpf.RdmaRecordKindRECORD_SAMPLE:         event.KindSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         event.KindWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      event.KindInterrupt,
 	bpf.RdmaRecordKindRECORD_QP:             event.KindQP,
@@ -79,6 +80,7 @@ var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
 	bpf.RdmaRecordKindRECORD_ARM:            decodeArm,
 	bpf.RdmaRecordKindRECORD_CQE:            decodeCQE,
 	bpf.RdmaRecordKindRECORD_SWITCH:         decodeSwitch,
+	bpf.RdmaRecordKindRECORD_SAMPLE:         decodeSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         decodeWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      decodeInterrupt,
 	bpf.RdmaRecordKindRECORD_QP:             decodeQP,
@@ -117,7 +119,7 @@ func decodeCompletion(raw []byte, e *event.Event) bool {
 		return false
 	}
 	e.Verb = event.Verb{
-		CQ: r.Cq, WRID: r.WrId, Stack: r.Stack, Begin: r.Begin, LastEmpty: r.LastEmpty, LastEmptyTID: r.LastEmptyTid,
+		CQ: r.Cq, WRID: r.WrId, Begin: r.Begin, LastEmpty: r.LastEmpty, LastEmptyTID: r.LastEmptyTid,
 		HWTime: r.HwTime, QPNum: r.QpNum, Bytes: r.ByteLen, RemoteQPN: r.SrcQp, Status: r.Status, VendorErr: r.VendorErr,
 		WCFlags: r.WcFlags, EmptyPolls: r.EmptyPolls, Index: r.Index, Count: r.Count, WQE: r.WqeCounter,
 		Traps: r.Traps, Opcode: uint8(r.Opcode), Entry: r.Entry,
@@ -152,8 +154,17 @@ func decodeSwitch(raw []byte, e *event.Event) bool {
 	e.Sched = event.Sched{
 		PrevTID: r.PrevTid, PrevPID: r.PrevPid, NextTID: r.NextTid, NextPID: r.NextPid, PrevState: r.PrevState,
 		Syscall: r.Syscall, SyscallArg: r.SyscallArg, PrevComm: r.PrevComm, NextComm: r.NextComm,
-		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup, FromCPU: uint16(r.FromCpu),
+		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup, FromCPU: uint16(r.FromCpu), PrevStack: r.PrevStack,
 	}
+	return true
+}
+
+func decodeSample(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaSampleRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Sample = event.Sample{Stack: r.Stack, Period: r.Period}
 	return true
 }
 

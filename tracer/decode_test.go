@@ -28,7 +28,7 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 		bpf.RdmaRecordKindRECORD_POST_END: raw(bpf.RdmaPostEndRecord{H: header(bpf.RdmaRecordKindRECORD_POST_END),
 			Qp: 1, Begin: 2, Call: 3, Result: -4, Count: 70000, BadIndex: -1, Traps: 7}),
 		bpf.RdmaRecordKindRECORD_COMPLETION: raw(bpf.RdmaCompletionRecord{H: header(bpf.RdmaRecordKindRECORD_COMPLETION),
-			Cq: 1, Begin: 2, LastEmpty: 3, WrId: 4, HwTime: 5, Stack: 6, LastEmptyTid: 7, QpNum: 8, Status: 9,
+			Cq: 1, Begin: 2, LastEmpty: 3, WrId: 4, HwTime: 5, LastEmptyTid: 7, QpNum: 8, Status: 9,
 			Opcode: 129, VendorErr: 11, ByteLen: 12, SrcQp: 13, WcFlags: 14, Index: 15, Count: 16, WqeCounter: 17, Traps: 18,
 			EmptyPolls: 19}),
 		bpf.RdmaRecordKindRECORD_ARM: raw(bpf.RdmaArmRecord{H: header(bpf.RdmaRecordKindRECORD_ARM), Cq: 1}),
@@ -36,7 +36,8 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 			Cq: 1, End: 2, WrId: 3, QpNum: 4, Status: 5, Opcode: 129, Ahead: 6}),
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
-			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCpu: 10}),
+			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCpu: 10, PrevStack: 11}),
+		bpf.RdmaRecordKindRECORD_SAMPLE: raw(bpf.RdmaSampleRecord{H: header(bpf.RdmaRecordKindRECORD_SAMPLE), Stack: 1, Period: 2}),
 		bpf.RdmaRecordKindRECORD_WAKING: raw(bpf.RdmaWakingRecord{H: header(bpf.RdmaRecordKindRECORD_WAKING),
 			WakeeTid: 1, WakeePid: 2, Interrupt: 3, Vec: 4, InterruptBegin: 5, WakerComm: [16]uint8{'w'}}),
 		bpf.RdmaRecordKindRECORD_INTERRUPT: raw(bpf.RdmaInterruptRecord{H: header(bpf.RdmaRecordKindRECORD_INTERRUPT),
@@ -75,7 +76,7 @@ func TestDecode(t *testing.T) {
 	if got := verb(bpf.RdmaRecordKindRECORD_POST_END); got != end {
 		t.Errorf("post end: %+v", got)
 	}
-	completion := event.Verb{CQ: 1, WRID: 4, Stack: 6, Begin: 2, LastEmpty: 3, LastEmptyTID: 7, HWTime: 5, QPNum: 8, Bytes: 12,
+	completion := event.Verb{CQ: 1, WRID: 4, Begin: 2, LastEmpty: 3, LastEmptyTID: 7, HWTime: 5, QPNum: 8, Bytes: 12,
 		RemoteQPN: 13, Status: 9, VendorErr: 11, WCFlags: 14, EmptyPolls: 19, Index: 15, Count: 16, WQE: 17, Traps: 18, Opcode: 129}
 	if got := verb(bpf.RdmaRecordKindRECORD_COMPLETION); got != completion {
 		t.Errorf("completion: %+v", got)
@@ -83,6 +84,24 @@ func TestDecode(t *testing.T) {
 	cqe := event.Verb{CQ: 1, End: 2, WRID: 3, QPNum: 4, Status: 5, Opcode: 129, Count: 6}
 	if got := verb(bpf.RdmaRecordKindRECORD_CQE); got != cqe {
 		t.Errorf("CQE: %+v", got)
+	}
+}
+
+func TestDecodeSwitch(t *testing.T) {
+	var e event.Event
+	if err := decode(samples()[bpf.RdmaRecordKindRECORD_SWITCH], &e); err != nil {
+		t.Fatal(err)
+	}
+	want := event.Sched{PrevTID: 1, PrevPID: 2, NextTID: 3, NextPID: 4, PrevState: 5, Syscall: -1, SyscallArg: 7, PrevComm: event.Comm{'a'},
+		NextComm: event.Comm{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCPU: 10, PrevStack: 11}
+	if e.Sched != want {
+		t.Errorf("%+v", e.Sched)
+	}
+	if err := decode(samples()[bpf.RdmaRecordKindRECORD_SAMPLE], &e); err != nil {
+		t.Fatal(err)
+	}
+	if e.Kind != event.KindSample || e.TID != 9 || e.Sample != (event.Sample{Stack: 1, Period: 2}) {
+		t.Errorf("%+v", e)
 	}
 }
 
@@ -157,7 +176,7 @@ func FuzzDecode(f *testing.F) {
 // TestStackRecord takes a record apart as the kernel lays it out: the bytes
 // follow the fixed part, beginning at the stack pointer rounded down.
 func TestStackRecord(t *testing.T) {
-	s, err := newStackKeeper()
+	s, err := newStackKeeper(func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_INTERRUPT_STRAY: "interrupt ends without begin",
 	bpf.RdmaCounterCOUNT_STACK_CUT:       "stacks unreadable",
 	bpf.RdmaCounterCOUNT_SITES_FULL:      "calls whose stack was not taken",
+	bpf.RdmaCounterCOUNT_STACKS_FULL:     "stacks of threads not taken",
 	bpf.RdmaCounterCOUNT_TARGETS_FULL:    "child processes not followed",
 	bpf.RdmaCounterCOUNT_NO_RING:         "records of a CPU without a ring",
 }
@@ -102,6 +103,7 @@ var kindNames = [bpf.RdmaRecordKindRECORD_KINDS]string{
 	bpf.RdmaRecordKindRECORD_CQE:            "completion entry",
 	bpf.RdmaRecordKindRECORD_SWITCH:         "switch",
 	bpf.RdmaRecordKindRECORD_WAKING:         "waking",
+	bpf.RdmaRecordKindRECORD_SAMPLE:         "sample",
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      "interrupt",
 	bpf.RdmaRecordKindRECORD_QP:             "queue pair",
 	bpf.RdmaRecordKindRECORD_CQ:             "completion queue",

@@ -154,7 +154,7 @@ func kernelPrograms(cfg *Config) ([]string, error) {
 	}
 	k := &kernel{missing: map[string]string{}}
 	k.dropMissing(spec, types)
-	var out []string
+	out := []string{samplerClock}
 	for _, prog := range spec.Programs {
 		if prog.Type == ebpf.Tracing && prog.AttachType != ebpf.AttachTraceIter {
 			out = append(out, prog.AttachTo)

@@ -283,7 +283,7 @@ func (f *follower) switchPoll(s *pollSlot) error {
 	where := func(e *bpf.RdmaPollSlot) {
 		e.CqAt, e.WcAt = uint32(path.learned.CQ), uint32(path.learned.WC)
 		e.CqOffset = int32(path.learned.CQOffset)
-		e.WcOffset, e.ReturnAt = int32(path.learned.WCOffset), path.returnAt
+		e.WcOffset = int32(path.learned.WCOffset)
 	}
 	// First where, then that: the programs read while this is written.
 	if err := f.kernel.setPoll(s, where); err != nil {

@@ -12,10 +12,8 @@ import (
 // pollPath is where a poll function consumes completions, and where its
 // addresses are found there.
 type pollPath struct {
-	candidate pollpath.Candidate
-	learned   pollpath.Learned
-	// returnAt is the return address's distance from the stack pointer, 0: unknown.
-	returnAt    int32
+	candidate   pollpath.Candidate
+	learned     pollpath.Learned
 	completions int // that it was learned from
 }
 
@@ -175,7 +173,7 @@ func (t *trial) learn(c pollpath.Candidate, isCurrent bool) (pollPath, error) {
 	if err := t.checkIndex(); err != nil {
 		return pollPath{}, err
 	}
-	return pollPath{candidate: c, learned: learned, returnAt: t.returnAt(), completions: t.seen}, nil
+	return pollPath{candidate: c, learned: learned, completions: t.seen}, nil
 }
 
 // checkIndex makes sure that at each hit the consumer's index, as memory shows
@@ -198,26 +196,6 @@ func (t *trial) checkIndex() error {
 		return fmt.Errorf("%w (%d of %d)", errIndex, right, right+wrong)
 	}
 	return nil
-}
-
-// returnAt is the distance of the return address from the stack pointer at
-// the sites, 0 where it varies.
-func (t *trial) returnAt() int32 {
-	const rsp = 4 // of pollpath's registers
-	var at uint64
-	for i := range t.calls {
-		for h := range t.calls[i].Hits {
-			d := t.calls[i].sp - t.calls[i].Hits[h][rsp]
-			if at != 0 && d != at {
-				return 0
-			}
-			at = d
-		}
-	}
-	if at > 1<<16 {
-		return 0
-	}
-	return int32(at)
 }
 
 // noteTrial takes a record of a trial; false: it is another kind of record.

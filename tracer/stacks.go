@@ -18,12 +18,13 @@ import (
 	"github.com/rdmatrace/rdmatrace/tracer/unwind"
 )
 
-// stackKeeper unwinds stack records beside the reader, as they come: the
-// target's memory map of now is the one they belong to.
+// stackKeeper unwinds stack records as they come, as the target's memory map of now
+// is the one they belong to: those of posting sites beside the reader.
 type stackKeeper struct {
 	store    *image.Store
 	unwinder *unwind.Unwinder
 	symbols  *symbol.Symbolizer
+	threads  *threadStacks
 
 	once    sync.Once
 	mu      sync.Mutex
@@ -48,7 +49,7 @@ type rawStack struct {
 // maxPendingStacks bounds the memory of stacks that wait: 16 KiB each.
 const maxPendingStacks = 512
 
-func newStackKeeper() (*stackKeeper, error) {
+func newStackKeeper(forgetThreads func() error) (*stackKeeper, error) {
 	u, err := unwind.New(runtime.GOARCH)
 	if err != nil {
 		return nil, err
@@ -58,6 +59,7 @@ func newStackKeeper() (*stackKeeper, error) {
 		pending: make(chan stackRecord, maxPendingStacks), done: make(chan struct{}),
 	}
 	s.symbols = symbol.New(s.store)
+	s.threads = newThreadStacks(s, forgetThreads)
 	go s.run()
 	return s, nil
 }
@@ -77,9 +79,13 @@ func (s *stackKeeper) take(raw []byte) bool {
 	skip := r.Sp % stackChunk
 	bytes := raw[head : head+int(r.Size)]
 	bytes = bytes[min(skip, uint64(len(bytes))):]
-	rec := stackRecord{id: r.Id, pid: uint64(r.H.Pid), snapshot: unwind.Snapshot{
-		IP: r.Ip, SP: r.Sp, FP: r.Fp, Regs: r.Regs, Stack: append([]byte(nil), bytes...),
-	}}
+	snapshot := unwind.Snapshot{IP: r.Ip, SP: r.Sp, FP: r.Fp, Regs: r.Regs, Stack: bytes}
+	if r.H.Flags&stackOfThread != 0 {
+		s.threads.take(r.Id, r.H.Pid, r.H.Time, &snapshot)
+		return true
+	}
+	snapshot.Stack = slices.Clone(bytes)
+	rec := stackRecord{id: r.Id, pid: uint64(r.H.Pid), snapshot: snapshot}
 	select {
 	case s.pending <- rec:
 	default:
@@ -88,8 +94,11 @@ func (s *stackKeeper) take(raw []byte) bool {
 	return true
 }
 
-// As in bpf/stack.bpf.h.
-const stackChunk = 1024
+// As in bpf/stack.bpf.h and event.h.
+const (
+	stackChunk    = 1024
+	stackOfThread = 1
+)
 
 func (s *stackKeeper) drop() {
 	s.mu.Lock()
@@ -108,10 +117,14 @@ func (s *stackKeeper) run() {
 				addrs, stop = s.unwindIn(newer, &rec.snapshot)
 			}
 		}
-		s.mu.Lock()
-		s.stacks[rec.id] = rawStack{pid: uint32(rec.pid), addrs: addrs, truncated: stop != unwind.StopOutermost}
-		s.mu.Unlock()
+		s.keep(rec.id, rawStack{pid: uint32(rec.pid), addrs: addrs, truncated: stop != unwind.StopOutermost})
 	}
+}
+
+func (s *stackKeeper) keep(id uint64, raw rawStack) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stacks[id] = raw
 }
 
 func (s *stackKeeper) unwindIn(space *image.Space, snap *unwind.Snapshot) ([]uint64, unwind.Stop) {
@@ -131,6 +144,9 @@ func (s *stackKeeper) watch(pid int) {
 // notes are sentences on stacks that are missing or lack names.
 func (s *stackKeeper) notes() []string {
 	out := slices.Concat(s.store.Notes(), s.symbols.Notes())
+	if note := s.threads.note(); note != "" {
+		out = append(out, note)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped > 0 {

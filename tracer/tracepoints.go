@@ -23,6 +23,7 @@ var lostWithout = map[string]string{
 	bpf.RdmaProgSoftirqEntry:     "softirqs are not observed",
 	bpf.RdmaProgSchedProcessFork: "threads that start during the trace are followed late",
 	bpf.RdmaProgRxeCqeEnter:      "when soft-RoCE's completions are done is inferred",
+	bpf.RdmaProgSample:           "what ran while completions waited is not sampled",
 	bpf.RdmaProgRxeCqeExit:       "when soft-RoCE's completions are done is inferred",
 }
 

@@ -114,6 +114,7 @@ type Tracer struct {
 	kernel      *kernel
 	reader      *reader
 	links       links
+	sampler     *sampler
 	targets     *targets
 	guard       *guard        // while processes may be held
 	probes      []event.Probe // of the kernel; those of the targets are with them
@@ -176,7 +177,12 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	var notes []string
 	t.probes, notes = t.kernel.attachTracepoints(&t.links)
 	t.notes = append(t.notes, notes...)
-	if t.stacks, err = newStackKeeper(); err != nil {
+	var sampling event.Probe
+	if t.sampler, sampling = openSampler(t.kernel.cpus, t.cfg.Host, t.kernel.clock); sampling.Error != "" {
+		t.notes = append(t.notes, tracepointNote(sampling))
+	}
+	t.probes = append(t.probes, sampling)
+	if t.stacks, err = newStackKeeper(t.kernel.nextRound); err != nil {
 		return err
 	}
 	if t.trap, err = calibrate.Run(ctx); err != nil {
@@ -228,7 +234,7 @@ func checkOpenFiles(processes int) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("read the limit of open files: %w", err)
 	}
-	if need := uint64(filesOfOurs + filesOfProcess*processes); limit.Cur < need {
+	if need := uint64(filesOfOurs + facts.Host().CPUs + filesOfProcess*processes); limit.Cur < need {
 		return fmt.Errorf("this may take %d open files, the limit is %d: raise it (ulimit -n), or trace fewer processes at a time", need, limit.Cur)
 	}
 	return nil
@@ -285,7 +291,7 @@ func (t *Tracer) shut() error {
 	t.window.End = monotonic()
 	t.devices.End()
 	t.steal = facts.Steal().Since(t.steal)
-	return nil
+	return t.sampler.run(false)
 }
 
 // open opens the gate, and begins the stream with the objects that exist.
@@ -305,6 +311,9 @@ func (t *Tracer) open(sink func(*event.Event) error) error {
 	}
 	t.targets.work.pace.limit, t.targets.work.pace.trap = t.cfg.MaxOverhead, t.trap
 	t.targets.work.begin()
+	if err := t.sampler.run(true); err != nil {
+		t.notes = append(t.notes, err.Error())
+	}
 	if t.cfg.Opened != nil {
 		t.cfg.Opened()
 	}
@@ -362,6 +371,7 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 			t.undecodable++
 			return nil
 		}
+		t.stacks.threads.resolve(e)
 		t.targets.work.note(e)
 		t.lines.watch(e)
 		t.cgroups.watch(e)
@@ -398,6 +408,9 @@ func (t *Tracer) Close() error {
 	}
 	errs = append(errs, t.halt()) // what it attached after them would stay
 	errs = append(errs, t.cpus.restore(), t.links.close(), t.cgroups.close())
+	if t.sampler != nil {
+		errs = append(errs, t.sampler.close())
+	}
 	if t.targets != nil {
 		errs = append(errs, t.targets.close())
 	}

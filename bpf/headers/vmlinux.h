@@ -53,6 +53,7 @@ struct pt_regs {
 	unsigned long orig_ax;
 	unsigned long ip, cs, flags, sp, ss;
 };
+typedef struct pt_regs bpf_user_pt_regs_t;
 #elif defined(__TARGET_ARCH_arm64)
 struct user_pt_regs {
 	__u64 regs[31];
@@ -69,9 +70,17 @@ struct pt_regs {
 	__u64 orig_x0;
 	__s32 syscallno;
 } __attribute__((preserve_access_index));
+typedef struct user_pt_regs bpf_user_pt_regs_t;
 #else
 #error "unknown target architecture"
 #endif
+
+/* Context of perf_event programs: ABI too. */
+struct bpf_perf_event_data {
+	bpf_user_pt_regs_t regs;
+	__u64 sample_period;
+	__u64 addr;
+};
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

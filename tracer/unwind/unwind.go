@@ -122,6 +122,21 @@ func (u *Unwinder) Unwind(space *image.Space, s *Snapshot, addrs []uint64) ([]ui
 	return addrs, StopDepth
 }
 
+// Function is the address at which the function begins, or the part of one, that
+// an address is in, as call frame information has it.
+func (u *Unwinder) Function(space *image.Space, addr uint64) (begin uint64, ok bool) {
+	region, ok := space.Find(addr)
+	if !ok {
+		return 0, false
+	}
+	vaddr, ok := region.Vaddr(addr)
+	if !ok {
+		return 0, false
+	}
+	first, _, ok := u.tables.Extent(region.File, vaddr)
+	return addr - (vaddr - first), ok
+}
+
 // row returns the rules at an address of a file.
 func (u *Unwinder) row(f *image.File, vaddr uint64) (*row, error) {
 	u.mu.Lock()

@@ -52,7 +52,7 @@ func tracepoints(t *testing.T, got *traced) {
 	errors := map[string]string{}
 	var names []string
 	for _, p := range got.Probes {
-		if strings.HasPrefix(p.Kind, "f") {
+		if strings.HasPrefix(p.Kind, "f") || p.Kind == "perf_event" {
 			feature(p.Kind+" "+p.Name, "%s", cmp.Or(p.Error, "attached"))
 			if p.Error != "" {
 				t.Errorf("%s: %s", p.Name, p.Error)
