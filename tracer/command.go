@@ -63,6 +63,16 @@ func startHeld(argv []string, stdout *os.File) (*Command, error) {
 	return c, nil
 }
 
+// drop ends a program of which nothing has run yet, as it will not be traced: whoever
+// asked for both would not expect it to go on, behind the back of a shell.
+func (c *Command) drop() error {
+	if err := unix.Kill(c.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("end process %d, which is not traced: %w", c.pid, err)
+	}
+	<-c.done
+	return nil
+}
+
 // stopUntraced turns the stop at exec, in which a tracer holds pid, into an
 // ordinary stop, which SIGCONT ends.
 func stopUntraced(pid int) error {

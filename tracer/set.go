@@ -40,7 +40,7 @@ func openTargets(ctx context.Context, cfg *Config) (*targets, error) {
 	}
 	tg, err := followTarget(ts.cmd.pid, cfg, true)
 	if err != nil {
-		return nil, errors.Join(err, ts.close())
+		return nil, errors.Join(err, ts.cmd.drop(), ts.close())
 	}
 	ts.add(tg)
 	return ts, nil

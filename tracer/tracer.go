@@ -142,6 +142,9 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	}
 	t := &Tracer{cfg: cfg, host: facts.Host(), lines: lineSet{}, cgroups: newCgroupWatch()}
 	if err := t.prepare(ctx); err != nil {
+		if t.targets != nil && t.targets.cmd != nil {
+			err = errors.Join(err, t.targets.cmd.drop())
+		}
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
