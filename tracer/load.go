@@ -70,8 +70,8 @@ func loadKernel(cfg *Config) (*kernel, error) {
 			}
 		}
 	}
-	if k.coll, err = ebpf.NewCollection(spec); err != nil {
-		return nil, explainLoad(err, cfg)
+	if err := k.load(spec, cfg); err != nil {
+		return nil, err
 	}
 	return k, nil
 }
@@ -167,8 +167,9 @@ func explainLoad(err error, cfg *Config) error {
 // explainRefusal says which layer may refuse what the capabilities of this process
 // allow: that it has them was made sure of before (locate.Preflight).
 func explainRefusal(err error, host locate.Host) error {
-	if !errors.Is(err, os.ErrPermission) {
-		return err
+	var ve *ebpf.VerifierError
+	if !errors.Is(err, os.ErrPermission) || errors.As(err, &ve) && len(ve.Log) > 0 {
+		return err // the verifier says what it does not like, with EACCES too
 	}
 	why := locate.Refusal(host)
 	if why == "" {

@@ -51,6 +51,10 @@ func openSampler(cpus int, host locate.Host, clock func(cpu int) (int, error)) (
 // clock sets one up for a CPU with the program. Its period is fixed: a frequency
 // may be above the limit of kernel.perf_event_max_sample_rate.
 func (k *kernel) clock(cpu int) (fd int, err error) {
+	prog := k.prog(bpf.RdmaProgSample)
+	if prog == nil {
+		return -1, errors.New(k.missing[bpf.RdmaProgSample])
+	}
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
 		Sample: uint64(time.Second) / sampleRate, Bits: unix.PerfBitDisabled,
@@ -59,7 +63,7 @@ func (k *kernel) clock(cpu int) (fd int, err error) {
 	if fd, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC); err != nil {
 		return -1, fmt.Errorf("open a clock (perf_event_open): %w", err)
 	}
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, k.prog(bpf.RdmaProgSample).FD()); err != nil {
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
 		return -1, errors.Join(fmt.Errorf("put the program on its clock: %w", err), unix.Close(fd))
 	}
 	return fd, nil

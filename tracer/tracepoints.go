@@ -52,6 +52,11 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 	attached := map[string]bool{}
 	for _, name := range names {
 		probe := event.Probe{Name: name, Kind: kindOfProgram(name)}
+		if end, is := endOf(name); is && !attached[end] {
+			probe.Error = "not without " + end
+			probes = append(probes, probe)
+			continue
+		}
 		l, err := link.AttachTracing(link.TracingOptions{Program: k.prog(name)})
 		if err != nil {
 			probe.Error = err.Error()
@@ -63,6 +68,9 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 	}
 	k.written = attached[bpf.RdmaProgRxeCqeEnter] && attached[bpf.RdmaProgRxeCqeExit]
 	for name, why := range k.missing {
+		if name == bpf.RdmaProgSample {
+			continue // whoever opens its clocks says so
+		}
 		probes = append(probes, event.Probe{Name: name, Kind: kindOfProgram(name), Error: why})
 	}
 	slices.SortFunc(probes, func(a, b event.Probe) int { return strings.Compare(a.Name, b.Name) })
@@ -72,6 +80,17 @@ func (k *kernel) attachTracepoints(links *links) (probes []event.Probe, notes []
 		}
 	}
 	return probes, notes
+}
+
+// endOf is the program that sees the end of what another one sees begin: without it
+// all that follows would seem to happen inside.
+func endOf(name string) (end string, is bool) {
+	for entry, exit := range map[string]string{"_entry": "_exit", bpf.RdmaProgRxeCqeEnter: bpf.RdmaProgRxeCqeExit} {
+		if begin, is := strings.CutSuffix(name, entry); is {
+			return begin + exit, true
+		}
+	}
+	return "", false
 }
 
 func kindOfProgram(name string) string {
