@@ -25,6 +25,7 @@ __u64 target_bits[TARGET_BITS / 64];
 struct target {
 	__u32 flags;	/* TARGET_* */
 	__u32 pad;
+	__u64 cleaned;	/* the latest call that takes what a QP left out of its queues: it ends, or begins anew */
 };
 #define TARGET_HOLD	0x1	/* our own child: stop it when code appears that needs probes */
 

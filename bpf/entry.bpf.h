@@ -42,14 +42,18 @@ static __always_inline bool entry_ring_read(struct cq_state *s, struct entry_rin
 	       !bpf_probe_read_kernel(&r->consumed, sizeof(r->consumed), (void *)(r->at + s->consumer_at));
 }
 
-/* The entry that was consumed last. false: not known. */
+/* The entry that was consumed last, kept with the CQ. false: not known. */
 static __always_inline bool entry_last(struct cq_state *s, __u64 *address, __u16 *place)
 {
+	__u32 last, round = cq_round;
 	struct entry_ring r;
-	__u32 last;
 
 	if (!entry_ring_read(s, &r))
 		return false;
+	s->buf = r.at;
+	s->cqes = r.mask + 1;
+	s->consumed = r.consumed;
+	s->followed = round;
 	last = (r.consumed - 1) & r.mask;
 	*address = r.at + s->entries_at + ((__u64)last << (s->entry_shift & 31));
 	*place = entry_part(last, r.mask);

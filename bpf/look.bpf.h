@@ -52,6 +52,23 @@ static __always_inline bool look_at(struct cq_state *s)
 	return true;
 }
 
+/*
+ * Counts a look that sees the consumer's index of a queue beyond what has passed a
+ * site: by one it is while a poll is on its way there.
+ */
+static __always_inline void look_behind(struct cq_state *s, __u32 slot)
+{
+	__u32 i = (slot - 1) & (POLL_SLOTS - 1), round = cq_round, index;
+	__u64 at = s->index_at;
+
+	if (!round || s->followed != round || !at || !poll_slots[i].alone)
+		return;
+	if (bpf_probe_read_user(&index, sizeof(index), (void *)at))
+		return; /* it was paged out, or freed */
+	if ((__s32)(index - s->consumed) > 1 && !cq_cleaned(s))
+		__sync_fetch_and_add(&poll_behind[i], 1);
+}
+
 /* The current thread, if it is one of a target and may have queues to look at. */
 static __always_inline struct thread *looking_thread(__u32 pid)
 {
@@ -73,8 +90,10 @@ __noinline int look_around(void)
 		s = cq_state_in(t->looks[i], pid);
 		if (!s)
 			continue;
-		if (s->slot)
+		if (s->slot) {
 			__sync_fetch_and_add(&poll_looks[(s->slot - 1) & (POLL_SLOTS - 1)], 1);
+			look_behind(s, s->slot);
+		}
 		look_at(s);
 	}
 	return 0;

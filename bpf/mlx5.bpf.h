@@ -101,7 +101,8 @@ struct cq_state {
 	__u32 consumed;		/* the consumer's index after the latest poll that found any */
 	__u32 synced;		/* consumed is known */
 	__u32 slot;		/* of the poll function whose sites report it, + 1; 0: none do */
-	__u32 pad;
+	__u32 followed;		/* the round, see cq_round, in which consumed was read; 0: others consume from it meanwhile */
+	__u64 index_at;		/* where a library has the consumer's index; 0: unknown */
 	/* A ring that the kernel writes, see entry.bpf.h. */
 	__u64 ring_at;		/* where the kernel has its address; 0: unknown, or there is none */
 	__u64 mask_at;		/* and u32, how many entries there are, a power of two, less 1 */
@@ -219,9 +220,18 @@ static __always_inline bool cq_consumed(volatile struct mlx5_layout *l, __u64 cq
 	return l && !bpf_probe_read_user(consumed, sizeof(*consumed), (void *)(cq + l->cq_cons_index));
 }
 
+/*
+ * Counts the times that all probes of posts and polls were in, so that each
+ * completion passed one; 0: some are out.  Written by user space only.
+ */
+volatile __u32 cq_round = 1;
+
 /* Reads the consumer's index, and keeps it with the CQ. */
 static __always_inline bool cq_sync(struct cq_state *s, volatile struct mlx5_layout *l, __u64 cq, __u32 *consumed)
 {
+	__u32 round = cq_round;
+
+	s->followed = 0;
 	if (!cq_consumed(l, cq, consumed)) {
 		count(COUNT_QP_UNREADABLE);
 		s->synced = 0;
@@ -229,7 +239,28 @@ static __always_inline bool cq_sync(struct cq_state *s, volatile struct mlx5_lay
 	}
 	s->consumed = *consumed;
 	s->synced = 1;
+	s->index_at = cq + l->cq_cons_index;
+	s->followed = round;
 	return true;
+}
+
+/* The current process destroys a QP, or resets it: what that left in its queues goes. */
+static __always_inline void qp_cleaned(void)
+{
+	struct target *target = target_of(current_tgid());
+
+	if (target)
+		target->cleaned = bpf_ktime_get_ns();
+}
+
+#define CLEAN_LONGEST 1000000000ULL	/* such a call takes no longer */
+
+/* Whether entries may have gone from the queue that no poll took, since one did. */
+static __always_inline bool cq_cleaned(const struct cq_state *s)
+{
+	struct target *target = target_of(current_tgid());
+
+	return !target || (target->cleaned && target->cleaned + CLEAN_LONGEST > s->last_poll);
 }
 
 /* The window that begins with CQE first. */

@@ -104,12 +104,17 @@ SEC("uprobe")
 int modify_qp_enter(struct pt_regs *ctx)
 {
 	struct thread *t = thread_hit(ctx);
+	__u32 state;
 
 	if (!t)
 		return 0;
 	t->modify.object = PT_REGS_PARM1(ctx);
 	t->modify.attr = PT_REGS_PARM2(ctx);
 	t->modify.mask = (__u32)PT_REGS_PARM3(ctx);
+	if (t->modify.mask & VERBS_ATTR_STATE &&
+	    !bpf_probe_read_user(&state, sizeof(state), (void *)(t->modify.attr + __builtin_offsetof(struct verbs_qp_attr, qp_state))) &&
+	    state == VERBS_QPS_RESET)
+		qp_cleaned();
 	return 0;
 }
 
@@ -184,6 +189,7 @@ int destroy_qp_enter(struct pt_regs *ctx)
 
 	if (!thread_hit(ctx))
 		return 0;
+	qp_cleaned();
 	out_open(&o);
 	rec = qp_reserve(&o, OBJECT_DESTROYED, PT_REGS_PARM1(ctx));
 	if (rec)

@@ -55,6 +55,7 @@ static __always_inline void reap_fill(struct reap *r, struct cq_state *s, struct
 	}
 	r->empty_polls = s->empty_polls;
 	s->empty_polls = 0;
+	s->followed = 0;
 	/* Of an extended CQ nobody takes another one before ibv_end_poll. */
 	if (r->flags & COMPLETION_EX)
 		cqe_window_last(s, ctx, r->cq, &r->cqes);
@@ -165,7 +166,7 @@ static __always_inline void poll_failed(struct reap *r, struct cq_state *s)
 {
 	count(COUNT_POLL_FAILED);
 	if (s)
-		s->synced = 0;
+		s->synced = s->followed = 0;
 	r->flags |= COMPLETION_LOST;
 }
 

@@ -20,6 +20,30 @@ static __always_inline __u64 site_looked(struct cq_state *s, struct thread *t)
 	return looked > s->last_poll && looked > t->posted ? looked : 0;
 }
 
+/* Where a queue was at the hit before. */
+struct cq_at {
+	__u64 buf;
+	__u32 consumed;
+	__u32 followed;
+};
+
+/*
+ * Every completion passes a site, so the consumer's index is one further at each:
+ * what more it moved passed none.  The lock that polls of a queue take is held.
+ */
+static __always_inline void site_follow(struct cq_state *s, __u32 number, volatile struct poll_slot *slot,
+					const struct cq_at *before, __u32 mask)
+{
+	__u32 moved = (s->consumed - before->consumed) & mask;
+
+	if (!slot->alone || !s->followed || s->followed != before->followed || !moved || moved > mask >> 1)
+		return;
+	if (moved == 1 || cq_cleaned(s))
+		return;
+	count_many(COUNT_SITE_MISSED, moved - 1);
+	__sync_fetch_and_add(&poll_missed[(number - 1) & (POLL_SLOTS - 1)], moved - 1);
+}
+
 /*
  * Notes that the current thread consumed a completion, of which *s gets the queue.
  * When its poll began is not known.  false: the queue was not found.
@@ -27,6 +51,7 @@ static __always_inline __u64 site_looked(struct cq_state *s, struct thread *t)
 static __always_inline bool site_reap(struct pt_regs *ctx, struct thread *t, __u32 number, volatile struct poll_slot *slot,
 				      struct reap *r, struct cq_state **queue)
 {
+	struct cq_at before;
 	struct cq_state *s;
 
 	r->time = bpf_ktime_get_ns();
@@ -41,10 +66,16 @@ static __always_inline bool site_reap(struct pt_regs *ctx, struct thread *t, __u
 	*queue = s = cq_state_of(r->cq);
 	if (!s)
 		return true;
+	before.consumed = s->consumed;
+	before.followed = s->followed;
+	before.buf = s->buf;
 	if (!entry_last(s, &r->entry_address, &r->entry)) {
 		r->looked = site_looked(s, t);
 		look_from_now(t, s, r->cq, number);
 		cqe_window_last(s, ctx, r->cq, &r->cqes);
+		site_follow(s, number, slot, &before, ~0);
+	} else if (s->buf == before.buf) { /* else entries that were not read have moved there */
+		site_follow(s, number, slot, &before, s->cqes - 1);
 	}
 	s->last_poll = r->time;
 	return true;
@@ -96,7 +127,7 @@ static __always_inline int site_hit(struct pt_regs *ctx, bool ex)
 {
 	volatile struct poll_slot *slot;
 	struct thread *t;
-	__u32 number;
+	__u32 number, mode;
 
 	number = slot_of(ctx);
 	slot = slot_at(number);
@@ -104,7 +135,8 @@ static __always_inline int site_hit(struct pt_regs *ctx, bool ex)
 	if (!t)
 		return 0;
 	/* What its entry decided, where that was seen, is true for all of a poll. */
-	if ((t->poll.begin ? t->poll.mode : slot->mode) != POLL_SITE) {
+	mode = t->poll.begin ? t->poll.mode : slot->mode;
+	if (mode != POLL_SITE && mode != POLL_LEAVE) {
 		if (t->poll.begin && t->poll.trial && t->poll.slot == number)
 			trial_hit(ctx, &t->poll);
 	} else if (ex) {

@@ -97,20 +97,21 @@ const (
 	RdmaCounterCOUNT_POLL_TRUNCATED  RdmaCounter = 8
 	RdmaCounterCOUNT_POLL_FAILED     RdmaCounter = 9
 	RdmaCounterCOUNT_SITE_UNFIT      RdmaCounter = 10
-	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 11
-	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 12
-	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 13
-	RdmaCounterCOUNT_WQE_UNFIT       RdmaCounter = 14
-	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 15
-	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 16
-	RdmaCounterCOUNT_SOFTIRQS_OUT    RdmaCounter = 17
-	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 18
-	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 19
-	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 20
-	RdmaCounterCOUNT_STACKS_FULL     RdmaCounter = 21
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 22
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 23
-	RdmaCounterCOUNTERS              RdmaCounter = 24
+	RdmaCounterCOUNT_SITE_MISSED     RdmaCounter = 11
+	RdmaCounterCOUNT_CQE_UNFIT       RdmaCounter = 12
+	RdmaCounterCOUNT_BUILD_OVERFLOW  RdmaCounter = 13
+	RdmaCounterCOUNT_BUILD_STRAY     RdmaCounter = 14
+	RdmaCounterCOUNT_WQE_UNFIT       RdmaCounter = 15
+	RdmaCounterCOUNT_CQ_STATE        RdmaCounter = 16
+	RdmaCounterCOUNT_INTERRUPT_DEPTH RdmaCounter = 17
+	RdmaCounterCOUNT_SOFTIRQS_OUT    RdmaCounter = 18
+	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 19
+	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 20
+	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 21
+	RdmaCounterCOUNT_STACKS_FULL     RdmaCounter = 22
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 23
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 24
+	RdmaCounterCOUNTERS              RdmaCounter = 25
 )
 
 type RdmaCpuState struct {
@@ -193,7 +194,8 @@ type RdmaCqState struct {
 	Consumed     uint32
 	Synced       uint32
 	Slot         uint32
-	Pad          uint32
+	Followed     uint32
+	IndexAt      uint64
 	RingAt       uint64
 	MaskAt       uint64
 	EntriesAt    uint16
@@ -293,6 +295,7 @@ const (
 	RdmaPollModePOLL_RETURN RdmaPollMode = 0
 	RdmaPollModePOLL_TRY    RdmaPollMode = 1
 	RdmaPollModePOLL_SITE   RdmaPollMode = 2
+	RdmaPollModePOLL_LEAVE  RdmaPollMode = 3
 )
 
 type RdmaPollSlot struct {
@@ -303,6 +306,7 @@ type RdmaPollSlot struct {
 	CqOffset int32
 	WcAt     uint32
 	WcOffset int32
+	Alone    uint32
 }
 
 type RdmaPostEndRecord struct {
@@ -415,7 +419,7 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [24]uint64
+	Counter [25]uint64
 	Dropped [18]struct {
 		_     structs.HostLayout
 		Count uint64
@@ -444,9 +448,10 @@ type RdmaSwitchRecord struct {
 }
 
 type RdmaTarget struct {
-	_     structs.HostLayout
-	Flags uint32
-	Pad   uint32
+	_       structs.HostLayout
+	Flags   uint32
+	Pad     uint32
+	Cleaned uint64
 }
 
 type RdmaTaskEvent uint32
@@ -716,6 +721,7 @@ const (
 	RdmaProgPollExSite         = "poll_ex_site"
 	RdmaProgPollExit           = "poll_exit"
 	RdmaProgPollSite           = "poll_site"
+	RdmaProgPollsForgotten     = "polls_forgotten"
 	RdmaProgPollsFound         = "polls_found"
 	RdmaProgPostExit           = "post_exit"
 	RdmaProgPostRecvEnter      = "post_recv_enter"
@@ -739,19 +745,23 @@ const (
 	RdmaVarBuildCounts         = "build_counts"
 	RdmaVarBuildSlots          = "build_slots"
 	RdmaVarBuildsPending       = "builds_pending"
+	RdmaVarCqRound             = "cq_round"
 	RdmaVarFollowForks         = "follow_forks"
 	RdmaVarLooking             = "looking"
 	RdmaVarMlx5Layouts         = "mlx5_layouts"
 	RdmaVarOpen                = "open"
 	RdmaVarPendingBuild        = "pending_build"
 	RdmaVarPendingSlot         = "pending_slot"
+	RdmaVarPollBehind          = "poll_behind"
 	RdmaVarPollLooks           = "poll_looks"
+	RdmaVarPollMissed          = "poll_missed"
 	RdmaVarPollSeen            = "poll_seen"
 	RdmaVarPollSlots           = "poll_slots"
 	RdmaVarPollTaken           = "poll_taken"
 	RdmaVarPollTimeless        = "poll_timeless"
 	RdmaVarPollTrials          = "poll_trials"
 	RdmaVarPollUnfit           = "poll_unfit"
+	RdmaVarPollsAtSites        = "polls_at_sites"
 	RdmaVarPollsPending        = "polls_pending"
 	RdmaVarSharedTypes         = "shared_types"
 	RdmaVarStacksMax           = "stacks_max"
@@ -835,6 +845,7 @@ type RdmaProgramSpecs struct {
 	PollExSite         *ebpf.ProgramSpec `ebpf:"poll_ex_site"`
 	PollExit           *ebpf.ProgramSpec `ebpf:"poll_exit"`
 	PollSite           *ebpf.ProgramSpec `ebpf:"poll_site"`
+	PollsForgotten     *ebpf.ProgramSpec `ebpf:"polls_forgotten"`
 	PollsFound         *ebpf.ProgramSpec `ebpf:"polls_found"`
 	PostExit           *ebpf.ProgramSpec `ebpf:"post_exit"`
 	PostRecvEnter      *ebpf.ProgramSpec `ebpf:"post_recv_enter"`
@@ -882,19 +893,23 @@ type RdmaVariableSpecs struct {
 	BuildCounts    *ebpf.VariableSpec `ebpf:"build_counts"`
 	BuildSlots     *ebpf.VariableSpec `ebpf:"build_slots"`
 	BuildsPending  *ebpf.VariableSpec `ebpf:"builds_pending"`
+	CqRound        *ebpf.VariableSpec `ebpf:"cq_round"`
 	FollowForks    *ebpf.VariableSpec `ebpf:"follow_forks"`
 	Looking        *ebpf.VariableSpec `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
 	PendingBuild   *ebpf.VariableSpec `ebpf:"pending_build"`
 	PendingSlot    *ebpf.VariableSpec `ebpf:"pending_slot"`
+	PollBehind     *ebpf.VariableSpec `ebpf:"poll_behind"`
 	PollLooks      *ebpf.VariableSpec `ebpf:"poll_looks"`
+	PollMissed     *ebpf.VariableSpec `ebpf:"poll_missed"`
 	PollSeen       *ebpf.VariableSpec `ebpf:"poll_seen"`
 	PollSlots      *ebpf.VariableSpec `ebpf:"poll_slots"`
 	PollTaken      *ebpf.VariableSpec `ebpf:"poll_taken"`
 	PollTimeless   *ebpf.VariableSpec `ebpf:"poll_timeless"`
 	PollTrials     *ebpf.VariableSpec `ebpf:"poll_trials"`
 	PollUnfit      *ebpf.VariableSpec `ebpf:"poll_unfit"`
+	PollsAtSites   *ebpf.VariableSpec `ebpf:"polls_at_sites"`
 	PollsPending   *ebpf.VariableSpec `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.VariableSpec `ebpf:"shared_types"`
 	StacksMax      *ebpf.VariableSpec `ebpf:"stacks_max"`
@@ -963,19 +978,23 @@ type RdmaVariables struct {
 	BuildCounts    *ebpf.Variable `ebpf:"build_counts"`
 	BuildSlots     *ebpf.Variable `ebpf:"build_slots"`
 	BuildsPending  *ebpf.Variable `ebpf:"builds_pending"`
+	CqRound        *ebpf.Variable `ebpf:"cq_round"`
 	FollowForks    *ebpf.Variable `ebpf:"follow_forks"`
 	Looking        *ebpf.Variable `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
 	Open           *ebpf.Variable `ebpf:"open"`
 	PendingBuild   *ebpf.Variable `ebpf:"pending_build"`
 	PendingSlot    *ebpf.Variable `ebpf:"pending_slot"`
+	PollBehind     *ebpf.Variable `ebpf:"poll_behind"`
 	PollLooks      *ebpf.Variable `ebpf:"poll_looks"`
+	PollMissed     *ebpf.Variable `ebpf:"poll_missed"`
 	PollSeen       *ebpf.Variable `ebpf:"poll_seen"`
 	PollSlots      *ebpf.Variable `ebpf:"poll_slots"`
 	PollTaken      *ebpf.Variable `ebpf:"poll_taken"`
 	PollTimeless   *ebpf.Variable `ebpf:"poll_timeless"`
 	PollTrials     *ebpf.Variable `ebpf:"poll_trials"`
 	PollUnfit      *ebpf.Variable `ebpf:"poll_unfit"`
+	PollsAtSites   *ebpf.Variable `ebpf:"polls_at_sites"`
 	PollsPending   *ebpf.Variable `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.Variable `ebpf:"shared_types"`
 	StacksMax      *ebpf.Variable `ebpf:"stacks_max"`
@@ -1021,6 +1040,7 @@ type RdmaPrograms struct {
 	PollExSite         *ebpf.Program `ebpf:"poll_ex_site"`
 	PollExit           *ebpf.Program `ebpf:"poll_exit"`
 	PollSite           *ebpf.Program `ebpf:"poll_site"`
+	PollsForgotten     *ebpf.Program `ebpf:"polls_forgotten"`
 	PollsFound         *ebpf.Program `ebpf:"polls_found"`
 	PostExit           *ebpf.Program `ebpf:"post_exit"`
 	PostRecvEnter      *ebpf.Program `ebpf:"post_recv_enter"`
@@ -1076,6 +1096,7 @@ func (p *RdmaPrograms) Close() error {
 		p.PollExSite,
 		p.PollExit,
 		p.PollSite,
+		p.PollsForgotten,
 		p.PollsFound,
 		p.PostExit,
 		p.PostRecvEnter,

@@ -15,6 +15,7 @@ enum counter {
 	COUNT_POLL_TRUNCATED,	/* completions past POLL_MAX of one poll */
 	COUNT_POLL_FAILED,	/* polls that returned an error */
 	COUNT_SITE_UNFIT,	/* hits on a learned path whose completion was none */
+	COUNT_SITE_MISSED,	/* completions that passed no site of a learned path */
 	COUNT_CQE_UNFIT,	/* CQEs that did not fit their completion: no time stamp, no index */
 	COUNT_BUILD_OVERFLOW,	/* WRs past BUILD_MAX of one builder bracket */
 	COUNT_BUILD_STRAY,	/* builder calls outside a bracket */
@@ -57,12 +58,17 @@ static __always_inline struct stats *stats_here(void)
 }
 
 /* Atomic although per CPU: uprobe programs can be preempted. */
-static __always_inline void count(enum counter which)
+static __always_inline void count_many(enum counter which, __u32 n)
 {
 	struct stats *s = stats_here();
 
 	if (s)
-		__sync_fetch_and_add(&s->counter[which], 1);
+		__sync_fetch_and_add(&s->counter[which], n);
+}
+
+static __always_inline void count(enum counter which)
+{
+	count_many(which, 1);
 }
 
 static __always_inline void count_dropped(enum record_kind kind, __u64 time)

@@ -16,6 +16,7 @@ enum poll_mode {
 	POLL_RETURN,	/* the return reports completions */
 	POLL_TRY,	/* it does, and the sites are tried */
 	POLL_SITE,	/* the sites report them */
+	POLL_LEAVE,	/* the sites report those of polls that began before, the return those of others */
 };
 
 /* Written by user space only. */
@@ -26,6 +27,7 @@ struct poll_slot {
 	__s32 cq_offset;
 	__u32 wc_at;
 	__s32 wc_offset;
+	__u32 alone;		/* no return reports any more: a completion that passes no site is missed */
 };
 
 volatile struct poll_slot poll_slots[POLL_SLOTS];
@@ -36,14 +38,18 @@ volatile struct poll_slot poll_slots[POLL_SLOTS];
 /*
  * Written here: SEEN_*; the polls recorded; completions taken
  * at its sites, hits that were none, and completions whose CQE could not be read;
- * looks at the queues that it reports, see look.bpf.h.
+ * completions that passed no site, by the index at the next that did; looks at the
+ * queues that it reports, see look.bpf.h, and those that saw the index beyond what
+ * had passed a site.
  */
 __u32 poll_seen[POLL_SLOTS];
 __u32 poll_trials[POLL_SLOTS];
 __u32 poll_taken[POLL_SLOTS];
 __u32 poll_unfit[POLL_SLOTS];
 __u32 poll_timeless[POLL_SLOTS];
+__u32 poll_missed[POLL_SLOTS];
 __u32 poll_looks[POLL_SLOTS];
+__u32 poll_behind[POLL_SLOTS];
 
 static __always_inline __u32 slot_of(struct pt_regs *ctx)
 {
@@ -75,7 +81,7 @@ static __always_inline void poll_mode_of(struct pt_regs *ctx, struct poll_state 
 		return;
 	if (!poll_seen[i])
 		poll_seen[i] = SEEN_CALLED;
-	p->mode = slot->mode;
+	p->mode = slot->mode == POLL_LEAVE ? POLL_RETURN : slot->mode;
 	p->trial = p->mode == POLL_TRY && poll_trials[i] < slot->trials;
 }
 
@@ -206,22 +212,42 @@ static __always_inline bool word_at(struct pt_regs *ctx, __u32 at, __u64 *word)
 	return !bpf_probe_read_user(word, sizeof(*word), (void *)address);
 }
 
-/* The slot that polls_pending counts, + 1. */
+/* The slot that polls_found counts, + 1. */
 __u32 pending_slot;
+/* Threads inside a poll whose return has yet to report, and whose sites have. */
 __u64 polls_pending;
+__u64 polls_at_sites;
 
-/* Counts the threads inside a poll whose return has yet to report. */
+/* The poll of the slot that the task is in, as far as its return was not seen. */
+static __always_inline struct poll_state *pending_poll(struct task_struct *task)
+{
+	struct thread *t = task ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
+
+	return t && t->poll.begin && t->poll.slot == pending_slot ? &t->poll : NULL;
+}
+
 SEC("iter/task")
 int polls_found(struct bpf_iter__task *ctx)
 {
-	struct task_struct *task = ctx->task;
-	struct thread *t;
+	struct poll_state *p = pending_poll(ctx->task);
 
-	if (!task)
+	if (!p)
 		return 0;
-	t = bpf_task_storage_get(&threads, task, NULL, 0);
-	if (t && t->poll.begin && t->poll.slot == pending_slot && t->poll.mode != POLL_SITE)
+	if (p->mode == POLL_SITE)
+		polls_at_sites++;
+	else
 		polls_pending++;
+	return 0;
+}
+
+/* Run while the slot's entry and return are out: polls that began before have ended since. */
+SEC("iter/task")
+int polls_forgotten(struct bpf_iter__task *ctx)
+{
+	struct poll_state *p = pending_poll(ctx->task);
+
+	if (p)
+		p->begin = 0;
 	return 0;
 }
 

@@ -207,6 +207,6 @@ enum {
 };
 enum { VERBS_WR_LOCAL_INV = 7, VERBS_WR_BIND_MW = 8, VERBS_WR_DRIVER1 = 11 };
 enum { VERBS_SEND_FENCE = 1 << 0, VERBS_SEND_SIGNALED = 1 << 1, VERBS_SEND_SOLICITED = 1 << 2 };
-enum { VERBS_QPS_RTS = 3 };
+enum { VERBS_QPS_RESET = 0, VERBS_QPS_RTS = 3 };
 
 #endif

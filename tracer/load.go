@@ -30,6 +30,8 @@ type kernel struct {
 	// paused: the probes of posts and polls are out, those too that are found meanwhile.
 	// The follower's goroutine alone pauses and, once it runs, attaches.
 	paused bool
+	// round counts the times between pauses.
+	round uint32
 	// written: the writing of completion entries by the kernel is observed.
 	written bool
 	// keepEmpty: polls are observed at entry and return, also empty ones.
@@ -50,7 +52,7 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
 	}
-	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls}
+	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls, round: 1}
 	k.polls.learned = map[pathKey]pollPath{}
 	if k.cpus, err = ebpf.PossibleCPU(); err != nil {
 		return nil, fmt.Errorf("count the CPUs: %w", err)

@@ -79,6 +79,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_POLL_TRUNCATED:  "polls cut",
 	bpf.RdmaCounterCOUNT_POLL_FAILED:     "polls failed",
 	bpf.RdmaCounterCOUNT_SITE_UNFIT:      "hits on a poll's path without a completion",
+	bpf.RdmaCounterCOUNT_SITE_MISSED:     "completions beside a poll's path",
 	bpf.RdmaCounterCOUNT_CQE_UNFIT:       "completion entries that did not fit",
 	bpf.RdmaCounterCOUNT_BUILD_OVERFLOW:  "built work requests cut",
 	bpf.RdmaCounterCOUNT_BUILD_STRAY:     "builder calls outside a bracket",

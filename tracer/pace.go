@@ -127,7 +127,7 @@ func (p *pacer) nextLook() time.Duration {
 func (f *follower) switching() bool {
 	return slices.ContainsFunc(f.targets.list(), func(tg *target) bool {
 		return tg.attach != nil && !tg.hasEnded() && (slices.ContainsFunc(tg.attach.polls, func(s *pollSlot) bool {
-			return s.state > pollTrying && s.state < pollSites
+			return s.state > pollTrying && s.state < pollSites || s.state == pollLeaving
 		}) || slices.ContainsFunc(tg.attach.builds, func(s *buildSlot) bool { return s.state == buildClosing }))
 	})
 }
@@ -172,6 +172,9 @@ func (p *pacer) affords() bool {
 // pause takes the probes of posts and polls out.
 func (f *follower) pause() error {
 	f.kernel.paused = true
+	if err := f.kernel.setRound(0); err != nil {
+		return err
+	}
 	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
 	f.tell(event.PauseBegin)
 	var errs []error
@@ -217,6 +220,8 @@ func (f *follower) goOn() error {
 			errs = append(errs, f.kernel.setBuild(s, s.mode(), s.beginAt))
 		}
 	}
+	f.kernel.round++
+	errs = append(errs, f.kernel.setRound(f.kernel.round))
 	f.tell(event.PauseEnd)
 	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
 	f.meter()
@@ -225,6 +230,15 @@ func (f *follower) goOn() error {
 	p.grew = p.opened
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("put the probes of posts and polls in again: %w", err)
+	}
+	return nil
+}
+
+// setRound tells the programs that all probes of posts and polls are in, for the
+// round'th time; 0: some are not.
+func (k *kernel) setRound(round uint32) error {
+	if err := k.coll.Variables[bpf.RdmaVarCqRound].Set(round); err != nil {
+		return fmt.Errorf("tell the programs that probes are out, or in again: %w", err)
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ func TestSiteWatch(t *testing.T) {
 		{"entries that cannot be read", []siteCounts{{taken: 1000, looks: 100, timeless: 20}}, "could not be read", false},
 		{"few of them", []siteCounts{{taken: 1000, looks: 100, timeless: 19}}, "", false},
 		{"the first ones", []siteCounts{{taken: 15, looks: 100, timeless: 15}}, "", false},
+		{"a resize, an error", steps(fewMissed-1, siteCounts{taken: 1000, looks: 100, missed: 1}), "", false},
+		{"completions that pass elsewhere", steps(fewMissed, siteCounts{taken: 1000, looks: 100, missed: 1}), "did not pass the path", false},
+		{"all completions pass elsewhere", []siteCounts{{taken: 1000, looks: 100}, {looks: 100, behind: fewMissed}}, "do not pass the path", false},
 		{"entries of the kernel, without a timer", steps(2*blindChecks, siteCounts{taken: 1000}), "", true},
 		{"entries of the kernel that cannot be read", []siteCounts{{taken: 1000, timeless: 20}}, "which show that", true},
 		{"entries of the kernel that are another's", []siteCounts{{taken: 1000, unfit: 1}}, "no completions", true},
@@ -40,7 +43,8 @@ func TestSiteWatch(t *testing.T) {
 			w := siteWatch{written: tt.written}
 			var sum siteCounts
 			for i, s := range tt.steps {
-				sum = siteCounts{sum.taken + s.taken, sum.unfit + s.unfit, sum.timeless + s.timeless, sum.looks + s.looks}
+				sum = siteCounts{sum.taken + s.taken, sum.unfit + s.unfit, sum.timeless + s.timeless,
+					sum.missed + s.missed, sum.looks + s.looks, sum.behind + s.behind}
 				err := w.look(sum)
 				switch last := i == len(tt.steps)-1; {
 				case err != nil && (!last || tt.why == ""):

@@ -21,7 +21,7 @@ func (tg *target) pollNotes() []string {
 		switch {
 		case s.state >= pollLearned && s.state <= pollSites:
 			out = append(out, fmt.Sprintf("empty polls cost nothing in %s: completions are seen where it consumes them", name))
-		case s.state == pollKept || tg.attach.hits(s, s.enter()) >= manyPolls:
+		case s.state >= pollLeaving || tg.attach.hits(s, s.enter()) >= manyPolls:
 			out = append(out, fmt.Sprintf("empty polls cost two traps each in %s: %s", name, why))
 		}
 	}
@@ -31,7 +31,7 @@ func (tg *target) pollNotes() []string {
 // whyObserved says why a function is observed at entry and return.
 func (s *pollSlot) whyObserved() string {
 	switch {
-	case s.state == pollKept:
+	case s.state >= pollLeaving:
 		return s.why
 	case s.state == pollTrying:
 		return "too few completions came to learn the path that consumes them"

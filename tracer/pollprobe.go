@@ -228,6 +228,8 @@ func (f *follower) stepPoll(s *pollSlot, what changeKind) error {
 		return f.closeReturn(s)
 	case pollSites:
 		return f.checkSites(s)
+	case pollLeaving:
+		return f.leaveSites(s)
 	}
 	return nil
 }
@@ -319,6 +321,9 @@ func (f *follower) closeReturn(s *pollSlot) error {
 	s.watch.written = s.written
 	s.attach.outdated(s)
 	f.stepLater(s, sitesCheck)
+	if err := f.kernel.setPoll(s, func(e *bpf.RdmaPollSlot) { e.Alone = 1 }); err != nil {
+		return err
+	}
 	if err := f.takeOut(s, s.exit()); err != nil {
 		return err
 	}

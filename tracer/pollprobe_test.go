@@ -105,7 +105,7 @@ func recordSwitch(t *testing.T, cfg Config) *recording {
 var verbCounters = []string{
 	"dropped: work request", "dropped: post end", "dropped: completion", "work requests unreadable",
 	"completions unreadable", "completion entries that did not fit", "completion queues without state", "polls cut",
-	"polls failed", "threads without storage", "hits on a poll's path without a completion",
+	"polls failed", "threads without storage", "hits on a poll's path without a completion", "completions beside a poll's path",
 	"built work requests cut", "posts whose send queue entries did not fit",
 }
 

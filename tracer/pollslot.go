@@ -37,6 +37,7 @@ const (
 	pollLearned                   // the sites report: polls that began before are waited for
 	pollClosing                   // the entry probe is out, polls that began before are waited for
 	pollSites                     // the sites alone report completions
+	pollLeaving                   // entry and return are back, polls that the sites report are waited for
 	pollKept                      // entry and return stay, see why
 )
 
@@ -49,7 +50,7 @@ type pollSlot struct {
 	links   map[string][]link.Link // by program
 
 	state      pollState
-	why        string // it is pollKept
+	why        string // it is pollLeaving, or pollKept
 	candidates []pollpath.Candidate
 	tried      int // candidates before the current
 	path       pollPath
@@ -218,6 +219,23 @@ func (k *kernel) pollCount(name string, s *pollSlot) (uint32, error) {
 // pollsPending counts the threads inside a poll whose return has yet to report.
 func (k *kernel) pollsPending(s *pollSlot) (uint64, error) {
 	return k.pending(bpf.RdmaProgPollsFound, bpf.RdmaVarPendingSlot, bpf.RdmaVarPollsPending, s.index)
+}
+
+// pollsAtSites counts the threads inside a poll that began while the sites reported.
+func (k *kernel) pollsAtSites(s *pollSlot) (uint64, error) {
+	return k.pending(bpf.RdmaProgPollsFound, bpf.RdmaVarPendingSlot, bpf.RdmaVarPollsAtSites, s.index)
+}
+
+// forgetPolls lets no thread count as inside a poll, while entry and return are out.
+func (k *kernel) forgetPolls(s *pollSlot) error {
+	err := k.coll.Variables[bpf.RdmaVarPendingSlot].Set(uint32(s.index + 1))
+	if err == nil {
+		err = k.eachTask(bpf.RdmaProgPollsForgotten)
+	}
+	if err != nil {
+		return fmt.Errorf("forget the polls under way: %w", err)
+	}
+	return nil
 }
 
 // pending lets a program count the threads inside a call of a slot.

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -86,7 +87,13 @@ const nowhere = 1 << 40 // behind the end of any file
 // attacherOfProgram is for a program that does nothing, and has not to be harmed.
 func attacherOfProgram(t *testing.T, single bool) *attacher {
 	t.Helper()
-	child := exec.Command("cat")
+	pid, _ := startUnharmed(t, exec.Command("cat"))
+	return attacherOf(t, pid, single)
+}
+
+// startUnharmed starts a program, which ends when its input does.
+func startUnharmed(t *testing.T, child *exec.Cmd) (pid int, input io.Writer) {
+	t.Helper()
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +107,7 @@ func attacherOfProgram(t *testing.T, single bool) *attacher {
 			t.Errorf("the program was harmed: %v", err)
 		}
 	})
-	return attacherOf(t, child.Process.Pid, single)
+	return child.Process.Pid, in
 }
 
 // attacherOf has a kernel of its own, with the gate closed.
@@ -157,8 +164,17 @@ func sitesNotPutBack(t *testing.T, state pollState) {
 	err = errors.Join(err, f.attachSites(s, "known"))
 	i := slices.IndexFunc(a.data, func(b *batch) bool { return b.program == s.site() })
 	a.data[i].sites[1].offset = nowhere
-	if err := errors.Join(err, f.goOn()); err == nil {
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.goOn(); err == nil {
 		t.Error("nobody is told")
+	}
+	if state == pollSites && s.state == pollLeaving { // polls that the sites report are waited for
+		err = f.stepPoll(s, pollStep)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	check := func() {
 		t.Helper()

@@ -28,7 +28,7 @@ var lostWithout = map[string]string{
 }
 
 // iterators are run when they are needed.
-var iterators = []string{bpf.RdmaProgTaskFound, bpf.RdmaProgPollsFound, bpf.RdmaProgBuildsFound, bpf.RdmaProgCallsForgotten}
+var iterators = []string{bpf.RdmaProgTaskFound, bpf.RdmaProgPollsFound, bpf.RdmaProgPollsForgotten, bpf.RdmaProgBuildsFound, bpf.RdmaProgCallsForgotten}
 
 // attachTracepoints attaches every loaded program of tracepoints and of the
 // kernel's functions. None of them is required: each that fails costs a note.
