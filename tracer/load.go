@@ -34,6 +34,8 @@ type kernel struct {
 	round uint32
 	// written: the writing of completion entries by the kernel is observed.
 	written bool
+	// locks: see locksMappings.
+	locks bool
 	// keepEmpty: polls are observed at entry and return, also empty ones.
 	keepEmpty bool
 }
@@ -52,7 +54,7 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
 	}
-	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls, round: 1}
+	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls, round: 1, locks: locksMappings(types)}
 	k.polls.learned = map[pathKey]pollPath{}
 	if k.cpus, err = ebpf.PossibleCPU(); err != nil {
 		return nil, fmt.Errorf("count the CPUs: %w", err)

@@ -180,6 +180,9 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	var notes []string
 	t.probes, notes = t.kernel.attachTracepoints(&t.links)
 	t.notes = append(t.notes, notes...)
+	if t.kernel.locks {
+		t.notes = append(t.notes, mmapLockNote)
+	}
 	var sampling event.Probe
 	if t.sampler, sampling = openSampler(t.kernel.cpus, t.cfg.Host, t.kernel.clock); sampling.Error != "" {
 		t.notes = append(t.notes, tracepointNote(sampling))
