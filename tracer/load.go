@@ -50,6 +50,9 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ringsSleep(types) {
+		return nil, errRingsSleep
+	}
 	spec, err := bpf.LoadRdma()
 	if err != nil {
 		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
