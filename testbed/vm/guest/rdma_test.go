@@ -48,6 +48,7 @@ func TestCounted(t *testing.T) {
 			}
 			written(t, got)
 			exact(t, &c, got)
+			judge(t, &c, got)
 			feature("-p "+c.name, "%d of %d sends, %d of %d receives", got.Kinds["send"].Completed, c.sends,
 				got.receives(), c.receives)
 			if c.events {
