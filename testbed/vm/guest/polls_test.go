@@ -69,6 +69,11 @@ func TestEmptyPolls(t *testing.T) {
 	if unplaced > 0 {
 		t.Errorf("of %d completions their entries were not found", unplaced)
 	}
+	// Each hit has to find the ring's index one further.
+	const beside = "completions beside a poll's path"
+	if i := slices.IndexFunc(got.ctx.Counters, func(c event.Counter) bool { return c.Name == beside }); i < 0 || got.ctx.Counters[i].Value > 0 {
+		t.Errorf("%s: not 0 of %v", beside, got.ctx.Counters)
+	}
 	for i := range got.events {
 		if e := &got.events[i]; e.Kind == event.KindLoss {
 			t.Errorf("lost: %+v", e.Loss)
