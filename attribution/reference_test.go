@@ -79,9 +79,11 @@ func (w *refWorld) act(t uint64) {
 	cpu := w.rng.IntN(refCPUs)
 	tid := w.current[cpu]
 	target := tid >= worker && tid < hog
-	switch w.rng.IntN(6) {
+	switch w.rng.IntN(7) {
 	case 0:
 		w.wake(t)
+	case 6:
+		w.move(t)
 	case 1:
 		if target && w.busy[cpu] <= t {
 			w.interrupt(t, cpu, tid)
@@ -164,15 +166,36 @@ func (w *refWorld) change(t uint64, cpu int, tid uint32, target bool) {
 	}
 	if next >= worker && next < hog {
 		n := &w.now[next-worker]
-		if n.why == woken { // it was queued here all along
-			for at := int(t) - 1; at >= 0 && w.states[next-worker][at].state == stateRunnable; at-- {
-				w.states[next-worker][at].cpu = cpu
-			}
-		}
+		w.queued(t, int(next-worker), cpu)
 		*n = refState{state: stateRunning, cpu: cpu}
 	}
 	w.current[cpu] = next
 	w.tape.sw(t, uint16(cpu), tid, next, s, flags)
+}
+
+// queued says where thread i, if it was woken, has been queued up to t, unless that is
+// known already.
+func (w *refWorld) queued(t uint64, i, cpu int) {
+	for at := int(t) - 1; at >= 0 && w.states[i][at].state == stateRunnable && w.states[i][at].cpu < 0; at-- {
+		w.states[i][at].cpu = cpu
+	}
+}
+
+// move a thread that waits for a CPU to another one's queue.
+func (w *refWorld) move(t uint64) {
+	i := w.rng.IntN(refThreads)
+	st := &w.now[i]
+	if st.state != stateRunnable {
+		return
+	}
+	from := st.cpu
+	if from < 0 {
+		from = w.rng.IntN(refCPUs)
+		w.queued(t, i, from)
+	}
+	to := (from + 1 + w.rng.IntN(refCPUs-1)) % refCPUs
+	st.cpu = to
+	w.tape.moved(t, worker+uint32(i), uint16(from), uint16(to))
 }
 
 // wake a sleeping thread, from an interrupt or by a task.
