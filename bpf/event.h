@@ -290,6 +290,15 @@ struct task_record {
 	__u8 comm[16];
 };
 
+/* Where code posts, or was switched out or sampled. */
+struct site_key {
+	__u64 ip;		/* of a post the return address into its caller */
+	__u64 sp;
+	__u64 fp;		/* 0: it is none */
+	__u32 pid;
+	__u32 round;		/* of a thread's stack, see stacks_round */
+};
+
 #define STACK_OF_THREAD	0x1	/* where a thread was switched out or sampled, not a posting site */
 
 /*
@@ -304,6 +313,7 @@ struct stack_record {
 	__u64 sp;
 	__u64 fp;
 	__u64 regs[6];		/* x86-64: rbx, rbp, r12-r15; arm64: x30 (lr), x19-x23 */
+	struct site_key site;
 	__u32 size;
 	__u32 pad;
 	__u8 bytes[];

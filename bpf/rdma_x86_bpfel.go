@@ -108,10 +108,11 @@ const (
 	RdmaCounterCOUNT_INTERRUPT_STRAY RdmaCounter = 19
 	RdmaCounterCOUNT_STACK_CUT       RdmaCounter = 20
 	RdmaCounterCOUNT_SITES_FULL      RdmaCounter = 21
-	RdmaCounterCOUNT_STACKS_FULL     RdmaCounter = 22
-	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 23
-	RdmaCounterCOUNT_NO_RING         RdmaCounter = 24
-	RdmaCounterCOUNTERS              RdmaCounter = 25
+	RdmaCounterCOUNT_WAYS_FULL       RdmaCounter = 22
+	RdmaCounterCOUNT_STACKS_FULL     RdmaCounter = 23
+	RdmaCounterCOUNT_TARGETS_FULL    RdmaCounter = 24
+	RdmaCounterCOUNT_NO_RING         RdmaCounter = 25
+	RdmaCounterCOUNTERS              RdmaCounter = 26
 )
 
 type RdmaCpuState struct {
@@ -395,6 +396,14 @@ type RdmaSampleRecord struct {
 	Period uint64
 }
 
+type RdmaSite struct {
+	_      structs.HostLayout
+	Latest uint64
+	Taken  uint32
+	Ways   uint32
+	Way    [8]RdmaSiteWay
+}
+
 type RdmaSiteKey struct {
 	_     structs.HostLayout
 	Ip    uint64
@@ -402,6 +411,16 @@ type RdmaSiteKey struct {
 	Fp    uint64
 	Pid   uint32
 	Round uint32
+}
+
+type RdmaSiteWay struct {
+	_       structs.HostLayout
+	Id      uint64
+	Caller  [8]uint64
+	At      [8]uint8
+	From    uint32
+	Words   uint16
+	Callers uint16
 }
 
 type RdmaStackRecord struct {
@@ -412,6 +431,7 @@ type RdmaStackRecord struct {
 	Sp    uint64
 	Fp    uint64
 	Regs  [6]uint64
+	Site  RdmaSiteKey
 	Size  uint32
 	Pad   uint32
 	Bytes [0]uint8
@@ -419,7 +439,7 @@ type RdmaStackRecord struct {
 
 type RdmaStats struct {
 	_       structs.HostLayout
-	Counter [25]uint64
+	Counter [26]uint64
 	Dropped [18]struct {
 		_     structs.HostLayout
 		Count uint64
@@ -526,18 +546,20 @@ type RdmaThread struct {
 		Ip    uint64
 		Sp    uint64
 		Fp    uint64
-		Id    uint64
 		Round uint32
 		Pad   uint32
+		Way   RdmaSiteWay
+		Word  [64]uint64
 	}
-	LeftSite struct {
+	ThreadSite struct {
 		_     structs.HostLayout
 		Ip    uint64
 		Sp    uint64
 		Fp    uint64
-		Id    uint64
 		Round uint32
 		Pad   uint32
+		Way   RdmaSiteWay
+		Word  [64]uint64
 	}
 	Build struct {
 		_           structs.HostLayout
@@ -681,13 +703,13 @@ const (
 	RdmaMapCpus                     = "cpus"
 	RdmaMapCqeCalls                 = "cqe_calls"
 	RdmaMapCqs                      = "cqs"
-	RdmaMapLeftSites                = "left_sites"
+	RdmaMapPostSites                = "post_sites"
 	RdmaMapPosters                  = "posters"
 	RdmaMapRings                    = "rings"
 	RdmaMapSiteHits                 = "site_hits"
-	RdmaMapSites                    = "sites"
 	RdmaMapStats                    = "stats"
 	RdmaMapTargets                  = "targets"
+	RdmaMapThreadSites              = "thread_sites"
 	RdmaMapThreads                  = "threads"
 	RdmaMapWoken                    = "woken"
 	RdmaProgBuildAbort              = "build_abort"
@@ -761,6 +783,7 @@ const (
 	RdmaVarFollowForks              = "follow_forks"
 	RdmaVarLooking                  = "looking"
 	RdmaVarMlx5Layouts              = "mlx5_layouts"
+	RdmaVarNewSite                  = "new_site"
 	RdmaVarOpen                     = "open"
 	RdmaVarPendingBuild             = "pending_build"
 	RdmaVarPendingSlot              = "pending_slot"
@@ -896,18 +919,18 @@ type RdmaProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RdmaMapSpecs struct {
-	Cpus      *ebpf.MapSpec `ebpf:"cpus"`
-	CqeCalls  *ebpf.MapSpec `ebpf:"cqe_calls"`
-	Cqs       *ebpf.MapSpec `ebpf:"cqs"`
-	LeftSites *ebpf.MapSpec `ebpf:"left_sites"`
-	Posters   *ebpf.MapSpec `ebpf:"posters"`
-	Rings     *ebpf.MapSpec `ebpf:"rings"`
-	SiteHits  *ebpf.MapSpec `ebpf:"site_hits"`
-	Sites     *ebpf.MapSpec `ebpf:"sites"`
-	Stats     *ebpf.MapSpec `ebpf:"stats"`
-	Targets   *ebpf.MapSpec `ebpf:"targets"`
-	Threads   *ebpf.MapSpec `ebpf:"threads"`
-	Woken     *ebpf.MapSpec `ebpf:"woken"`
+	Cpus        *ebpf.MapSpec `ebpf:"cpus"`
+	CqeCalls    *ebpf.MapSpec `ebpf:"cqe_calls"`
+	Cqs         *ebpf.MapSpec `ebpf:"cqs"`
+	PostSites   *ebpf.MapSpec `ebpf:"post_sites"`
+	Posters     *ebpf.MapSpec `ebpf:"posters"`
+	Rings       *ebpf.MapSpec `ebpf:"rings"`
+	SiteHits    *ebpf.MapSpec `ebpf:"site_hits"`
+	Stats       *ebpf.MapSpec `ebpf:"stats"`
+	Targets     *ebpf.MapSpec `ebpf:"targets"`
+	ThreadSites *ebpf.MapSpec `ebpf:"thread_sites"`
+	Threads     *ebpf.MapSpec `ebpf:"threads"`
+	Woken       *ebpf.MapSpec `ebpf:"woken"`
 }
 
 // RdmaVariableSpecs contains global variables before they are loaded into the kernel.
@@ -921,6 +944,7 @@ type RdmaVariableSpecs struct {
 	FollowForks    *ebpf.VariableSpec `ebpf:"follow_forks"`
 	Looking        *ebpf.VariableSpec `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.VariableSpec `ebpf:"mlx5_layouts"`
+	NewSite        *ebpf.VariableSpec `ebpf:"new_site"`
 	Open           *ebpf.VariableSpec `ebpf:"open"`
 	PendingBuild   *ebpf.VariableSpec `ebpf:"pending_build"`
 	PendingSlot    *ebpf.VariableSpec `ebpf:"pending_slot"`
@@ -964,18 +988,18 @@ func (o *RdmaObjects) Close() error {
 //
 // It can be passed to LoadRdmaObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RdmaMaps struct {
-	Cpus      *ebpf.Map `ebpf:"cpus"`
-	CqeCalls  *ebpf.Map `ebpf:"cqe_calls"`
-	Cqs       *ebpf.Map `ebpf:"cqs"`
-	LeftSites *ebpf.Map `ebpf:"left_sites"`
-	Posters   *ebpf.Map `ebpf:"posters"`
-	Rings     *ebpf.Map `ebpf:"rings"`
-	SiteHits  *ebpf.Map `ebpf:"site_hits"`
-	Sites     *ebpf.Map `ebpf:"sites"`
-	Stats     *ebpf.Map `ebpf:"stats"`
-	Targets   *ebpf.Map `ebpf:"targets"`
-	Threads   *ebpf.Map `ebpf:"threads"`
-	Woken     *ebpf.Map `ebpf:"woken"`
+	Cpus        *ebpf.Map `ebpf:"cpus"`
+	CqeCalls    *ebpf.Map `ebpf:"cqe_calls"`
+	Cqs         *ebpf.Map `ebpf:"cqs"`
+	PostSites   *ebpf.Map `ebpf:"post_sites"`
+	Posters     *ebpf.Map `ebpf:"posters"`
+	Rings       *ebpf.Map `ebpf:"rings"`
+	SiteHits    *ebpf.Map `ebpf:"site_hits"`
+	Stats       *ebpf.Map `ebpf:"stats"`
+	Targets     *ebpf.Map `ebpf:"targets"`
+	ThreadSites *ebpf.Map `ebpf:"thread_sites"`
+	Threads     *ebpf.Map `ebpf:"threads"`
+	Woken       *ebpf.Map `ebpf:"woken"`
 }
 
 func (m *RdmaMaps) Close() error {
@@ -983,13 +1007,13 @@ func (m *RdmaMaps) Close() error {
 		m.Cpus,
 		m.CqeCalls,
 		m.Cqs,
-		m.LeftSites,
+		m.PostSites,
 		m.Posters,
 		m.Rings,
 		m.SiteHits,
-		m.Sites,
 		m.Stats,
 		m.Targets,
+		m.ThreadSites,
 		m.Threads,
 		m.Woken,
 	)
@@ -1006,6 +1030,7 @@ type RdmaVariables struct {
 	FollowForks    *ebpf.Variable `ebpf:"follow_forks"`
 	Looking        *ebpf.Variable `ebpf:"looking"`
 	Mlx5Layouts    *ebpf.Variable `ebpf:"mlx5_layouts"`
+	NewSite        *ebpf.Variable `ebpf:"new_site"`
 	Open           *ebpf.Variable `ebpf:"open"`
 	PendingBuild   *ebpf.Variable `ebpf:"pending_build"`
 	PendingSlot    *ebpf.Variable `ebpf:"pending_slot"`

@@ -59,6 +59,7 @@ const struct {
 		struct task_record task;
 		struct library_record library;
 		struct stack_record stack;
+		struct site site;
 		struct trial_hit_record trial_hit;
 		struct trial_poll_record trial_poll;
 	} record;

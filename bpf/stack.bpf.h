@@ -4,6 +4,12 @@
  * recognised by its instruction, stack and frame pointer; the first time, the
  * raw stack above it goes to user space, which unwinds it with .eh_frame.  Frame
  * pointers alone give one frame in programs as distributions build them.
+ *
+ * Many ways may lead to a site: callers whose frames have the same size.  Which
+ * words of the stack are return addresses only unwinding tells, so user space
+ * adds the way to the site, by the next callers; where none that is known leads
+ * here, the stack is taken as well.  Until user space has answered, all that is
+ * not known is taken for the latest.
  */
 #ifndef RDMATRACE_STACK_BPF_H
 #define RDMATRACE_STACK_BPF_H
@@ -20,26 +26,34 @@ volatile __u32 stacks_round;
 
 #define STACK_CHUNK 1024	/* larger reads fail as a whole near the stack's end */
 
-struct site_key {
-	__u64 ip;	/* of a post the return address into its caller */
-	__u64 sp;
-	__u64 fp;
-	__u32 pid;
-	__u32 round;	/* of a thread's stack */
+#define SITE_WAYS 8
+
+struct site {
+	__u64 latest;	/* id of the stack that was taken last */
+	__u32 taken;
+	__u32 ways;	/* written by user space; as many as were taken: it has answered */
+	struct site_way way[SITE_WAYS];
 };
+
+const struct site new_site = {};
+
+/* As many as stacks may be taken. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct site_key);
+	__type(value, struct site);
+} post_sites SEC(".maps");
 
 /* Where threads are is another matter than where they post: neither drives the other out. */
-struct sites {
+struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, 4096);
 	__type(key, struct site_key);
-	__type(value, __u64);
-};
+	__type(value, struct site);
+} thread_sites SEC(".maps");
 
-struct sites sites SEC(".maps");
-struct sites left_sites SEC(".maps");
-
-/* splitmix64's finaliser over the key's words: equal sites have equal ids, also after they were forgotten. */
+/* splitmix64's finaliser. */
 static __always_inline __u64 site_mix(__u64 h, __u64 v)
 {
 	h ^= v;
@@ -48,9 +62,10 @@ static __always_inline __u64 site_mix(__u64 h, __u64 v)
 	return h ^ (h >> 31);
 }
 
-static __always_inline __u64 site_id(const struct site_key *k)
+/* An id for a stack of the current thread that is taken now. */
+static __always_inline __u64 stack_id(__u64 time)
 {
-	__u64 id = site_mix(site_mix(site_mix(site_mix(0x9e3779b97f4a7c15ULL, k->ip), k->sp), k->fp), k->pid);
+	__u64 id = site_mix(site_mix(0x9e3779b97f4a7c15ULL, bpf_get_current_pid_tgid()), time);
 
 	return id ? id : 1;
 }
@@ -118,7 +133,8 @@ static __always_inline bool stack_due(struct out *o, __u32 flags, __u64 now)
  * Copies the stack from sp, rounded down to a chunk, upwards: aligned chunks
  * lie in one page each, so each read succeeds or fails as a whole.
  */
-static __always_inline bool stack_emit(struct pt_regs *regs, __u64 id, __u32 flags, __u64 time)
+static __always_inline bool stack_emit(struct pt_regs *regs, const struct site_key *key, __u64 id, __u32 flags,
+				       __u64 time)
 {
 	__u64 sp = PT_REGS_SP(regs);
 	__u64 base = sp & ~(__u64)(STACK_CHUNK - 1);
@@ -126,7 +142,11 @@ static __always_inline bool stack_emit(struct pt_regs *regs, __u64 id, __u32 fla
 	struct out o;
 	__u32 i;
 
-	out_open(&o);
+	/* Ways that are alike until user space answers are the fewer the sooner it does. */
+	if (flags & STACK_OF_THREAD)
+		out_open(&o);
+	else
+		out_open_urgent(&o);
 	if (!stack_due(&o, flags, time))
 		return false;
 	rec = out_reserve(&o, sizeof(*rec) + STACK_BYTES_MAX, RECORD_STACK, time);
@@ -138,6 +158,7 @@ static __always_inline bool stack_emit(struct pt_regs *regs, __u64 id, __u32 fla
 	rec->sp = sp;
 	rec->fp = PT_REGS_FP(regs);
 	stack_registers(rec, regs);
+	rec->site = *key;
 	rec->pad = 0;
 	for (i = 0; i < STACK_BYTES_MAX / STACK_CHUNK; i++) {
 		if (bpf_probe_read_user(rec->bytes + i * STACK_CHUNK, STACK_CHUNK,
@@ -162,37 +183,89 @@ static __always_inline __u64 site_fp(struct pt_regs *regs)
 	return fp >= sp && fp - sp < (1 << 20) ? fp : 0;
 }
 
+/* The mask shows the verifier the bound, whatever the compiler makes of i. */
+static __always_inline struct site_way *site_way_at(struct site *site, __u32 i)
+{
+	barrier_var(i);
+	return &site->way[i & (SITE_WAYS - 1)];
+}
+
 /*
- * The id of a site of which ip and round are set, with the registers there: its
- * stack is emitted the first time.  0: it was not taken.
+ * Whether a way leads here.  One read of some hundred bytes takes half as long as
+ * one of each word.  A global function, see post_send_one.
+ */
+__noinline int way_leads(const struct site_way *w, struct site_cache *cache, __u64 sp)
+{
+	__u32 i, size;
+
+	if (!w || !cache)
+		return 0;
+	size = w->words * sizeof(cache->word[0]);
+	if (size > sizeof(cache->word) || bpf_probe_read_user(cache->word, size, (void *)(sp + w->from)))
+		return 0;
+	for (i = 0; i < SITE_CALLERS && i < w->callers; i++) {
+		if (cache->word[w->at[i] & (SITE_WORDS - 1)] != w->caller[i])
+			return 0;
+	}
+	return 1;
+}
+
+/* The stack by a way that is not known; 0: it was not taken. */
+static __always_inline __u64 way_new(struct pt_regs *regs, const struct site_key *key, struct site *site, void *known,
+				     __u32 flags, __u64 time)
+{
+	__u64 id = stack_id(time);
+
+	if (site && site->taken > site->ways)
+		return site->latest;
+	if (site && site->ways >= SITE_WAYS) {
+		count(COUNT_WAYS_FULL);
+		return 0;
+	}
+	if (!site) {
+		/* Should this fail, the stack is taken each time. */
+		bpf_map_update_elem(known, key, &new_site, BPF_NOEXIST);
+		site = bpf_map_lookup_elem(known, key);
+	}
+	if (!stack_emit(regs, key, id, flags, time))
+		return 0;
+	if (site) {
+		site->latest = id;
+		site->taken = site->ways + 1;
+	}
+	return id;
+}
+
+/*
+ * The id of the stack at a site of which ip and round are set, with the
+ * registers there: it is emitted the first time.  0: it was not taken.
  */
 static __always_inline __u64 site_of(struct pt_regs *regs, struct site_key *key, void *known, struct site_cache *cache,
 				     __u32 flags, __u64 time)
 {
-	__u64 id, *seen;
+	struct site_way *w;
+	struct site *site;
+	__u32 i;
 
 	key->sp = PT_REGS_SP(regs);
 	key->fp = site_fp(regs);
-	if (cache->id && cache->ip == key->ip && cache->sp == key->sp && cache->fp == key->fp &&
-	    cache->round == key->round)
-		return cache->id;
+	if (cache->way.id && cache->ip == key->ip && cache->sp == key->sp && cache->fp == key->fp &&
+	    cache->round == key->round && way_leads(&cache->way, cache, key->sp))
+		return cache->way.id;
 	key->pid = current_tgid();
-	seen = bpf_map_lookup_elem(known, key);
-	if (seen) {
-		id = *seen;
-	} else {
-		id = site_id(key);
-		if (!stack_emit(regs, id, flags, time))
-			return 0;
-		/* Should this fail, the stack is taken once more, with the same id. */
-		bpf_map_update_elem(known, key, &id, BPF_ANY);
+	site = bpf_map_lookup_elem(known, key);
+	for (i = 0; site && i < SITE_WAYS && i < site->ways; i++) {
+		w = site_way_at(site, i);
+		if (!way_leads(w, cache, key->sp))
+			continue;
+		cache->ip = key->ip;
+		cache->sp = key->sp;
+		cache->fp = key->fp;
+		cache->round = key->round;
+		cache->way = *w;
+		return w->id;
 	}
-	cache->ip = key->ip;
-	cache->sp = key->sp;
-	cache->fp = key->fp;
-	cache->round = key->round;
-	cache->id = id;
-	return id;
+	return way_new(regs, key, site, known, flags, time);
 }
 
 /* Where the probed function, at its entry, will return to; 0: unreadable. */
@@ -214,7 +287,7 @@ static __always_inline __u64 post_stack(struct pt_regs *ctx, struct thread *t, _
 {
 	struct site_key key = { .ip = return_address(ctx) };
 
-	return site_of(ctx, &key, &sites, &t->post_site, 0, time);
+	return site_of(ctx, &key, &post_sites, &t->post_site, 0, time);
 }
 
 #define PF_EXITING 0x4
@@ -233,7 +306,7 @@ static __always_inline __u64 thread_stack(struct task_struct *task, struct threa
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	key.ip = PT_REGS_IP(regs);
-	return site_of(regs, &key, &left_sites, &t->left_site, STACK_OF_THREAD, time);
+	return site_of(regs, &key, &thread_sites, &t->thread_site, STACK_OF_THREAD, time);
 }
 
 #endif

@@ -26,6 +26,7 @@ enum counter {
 	COUNT_INTERRUPT_STRAY,	/* interrupt ends without their begin, after the gate */
 	COUNT_STACK_CUT,	/* stack snapshots that could not be read */
 	COUNT_SITES_FULL,	/* calls from sites whose stack was not taken: there are too many */
+	COUNT_WAYS_FULL,	/* stacks not taken: too many ways lead to where they are */
 	COUNT_STACKS_FULL,	/* switches and samples whose stack was not taken: too many in a short time */
 	COUNT_TARGETS_FULL,	/* child processes that could not be followed */
 	COUNT_NO_RING,		/* records of a CPU without a ring */

@@ -89,13 +89,27 @@ struct control_state {
 
 #define LOOKS 8	/* queues that a thread takes completions from, a power of two */
 
+#define SITE_CALLERS 8
+#define SITE_WORDS 64	/* a power of two */
+
+/* A way that leads to a site: which return addresses lie above its stack pointer, and where. */
+struct site_way {
+	__u64 id;	/* of its stack */
+	__u64 caller[SITE_CALLERS];
+	__u8 at[SITE_CALLERS];	/* in words */
+	__u32 from;	/* the first word, in bytes from the stack pointer */
+	__u16 words;
+	__u16 callers;
+};
+
 struct site_cache {
 	__u64 ip;
 	__u64 sp;
 	__u64 fp;
-	__u64 id;
 	__u32 round;
 	__u32 pad;
+	struct site_way way;	/* without an id: nothing is cached */
+	__u64 word[SITE_WORDS];	/* of the stack, while they are compared */
 };
 
 struct thread {
@@ -114,7 +128,7 @@ struct thread {
 	struct control_state create;
 	struct control_state modify;
 	struct site_cache post_site;
-	struct site_cache left_site;	/* where it was switched out or sampled last */
+	struct site_cache thread_site;	/* where it was switched out or sampled last */
 	struct build_state build;
 };
 

@@ -176,7 +176,7 @@ func FuzzDecode(f *testing.F) {
 // TestStackRecord takes a record apart as the kernel lays it out: the bytes
 // follow the fixed part, beginning at the stack pointer rounded down.
 func TestStackRecord(t *testing.T) {
-	s, err := newStackKeeper(func() error { return nil })
+	s, err := newStackKeeper(&sites{})
 	if err != nil {
 		t.Fatal(err)
 	}

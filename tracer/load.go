@@ -199,19 +199,6 @@ func (k *kernel) setOpen(open bool) error {
 	return nil
 }
 
-// nextRound makes the programs send every stack of a thread again.
-func (k *kernel) nextRound() error {
-	round := k.coll.Variables[bpf.RdmaVarStacksRound]
-	var n uint32
-	if err := round.Get(&n); err != nil {
-		return fmt.Errorf("forget the stacks of threads: %w", err)
-	}
-	if err := round.Set(n + 1); err != nil {
-		return fmt.Errorf("forget the stacks of threads: %w", err)
-	}
-	return nil
-}
-
 // addTarget makes pid a target, before the gate opens.
 func (k *kernel) addTarget(pid uint32, hold bool) error {
 	var t bpf.RdmaTarget

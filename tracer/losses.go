@@ -90,6 +90,7 @@ var counterNames = [bpf.RdmaCounterCOUNTERS]string{
 	bpf.RdmaCounterCOUNT_INTERRUPT_STRAY: "interrupt ends without begin",
 	bpf.RdmaCounterCOUNT_STACK_CUT:       "stacks unreadable",
 	bpf.RdmaCounterCOUNT_SITES_FULL:      "calls whose stack was not taken",
+	bpf.RdmaCounterCOUNT_WAYS_FULL:       "stacks not taken where too many ways lead",
 	bpf.RdmaCounterCOUNT_STACKS_FULL:     "stacks of threads not taken",
 	bpf.RdmaCounterCOUNT_TARGETS_FULL:    "child processes not followed",
 	bpf.RdmaCounterCOUNT_NO_RING:         "records of a CPU without a ring",

@@ -25,6 +25,7 @@ type stackKeeper struct {
 	unwinder *unwind.Unwinder
 	symbols  *symbol.Symbolizer
 	threads  *threadStacks
+	sites    *sites
 
 	once    sync.Once
 	mu      sync.Mutex
@@ -36,7 +37,9 @@ type stackKeeper struct {
 
 // stackRecord is a copy of a record's content.
 type stackRecord struct {
-	id, pid  uint64
+	id       uint64
+	time     uint64 // ns
+	site     bpf.RdmaSiteKey
 	snapshot unwind.Snapshot
 }
 
@@ -49,17 +52,17 @@ type rawStack struct {
 // maxPendingStacks bounds the memory of stacks that wait: 16 KiB each.
 const maxPendingStacks = 512
 
-func newStackKeeper(forgetThreads func() error) (*stackKeeper, error) {
+func newStackKeeper(sites *sites) (*stackKeeper, error) {
 	u, err := unwind.New(runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}
 	s := &stackKeeper{
-		store: image.NewStore(), unwinder: u, stacks: map[uint64]rawStack{},
+		store: image.NewStore(), unwinder: u, sites: sites, stacks: map[uint64]rawStack{},
 		pending: make(chan stackRecord, maxPendingStacks), done: make(chan struct{}),
 	}
 	s.symbols = symbol.New(s.store)
-	s.threads = newThreadStacks(s, forgetThreads)
+	s.threads = newThreadStacks(s)
 	go s.run()
 	return s, nil
 }
@@ -79,13 +82,14 @@ func (s *stackKeeper) take(raw []byte) bool {
 	skip := r.Sp % stackChunk
 	bytes := raw[head : head+int(r.Size)]
 	bytes = bytes[min(skip, uint64(len(bytes))):]
-	snapshot := unwind.Snapshot{IP: r.Ip, SP: r.Sp, FP: r.Fp, Regs: r.Regs, Stack: bytes}
+	rec := stackRecord{id: r.Id, time: r.H.Time, site: r.Site, snapshot: unwind.Snapshot{
+		IP: r.Ip, SP: r.Sp, FP: r.Fp, Regs: r.Regs, Stack: bytes,
+	}}
 	if r.H.Flags&stackOfThread != 0 {
-		s.threads.take(r.Id, r.H.Pid, r.H.Time, &snapshot)
+		s.threads.take(&rec)
 		return true
 	}
-	snapshot.Stack = slices.Clone(bytes)
-	rec := stackRecord{id: r.Id, pid: uint64(r.H.Pid), snapshot: snapshot}
+	rec.snapshot.Stack = slices.Clone(bytes)
 	select {
 	case s.pending <- rec:
 	default:
@@ -109,15 +113,16 @@ func (s *stackKeeper) drop() {
 func (s *stackKeeper) run() {
 	defer close(s.done)
 	for rec := range s.pending {
-		space := s.store.Space(uint32(rec.pid))
-		addrs, stop := s.unwindIn(space, &rec.snapshot)
-		if stop == unwind.StopUnmapped || space == nil {
+		space := s.store.Space(rec.site.Pid)
+		u := s.unwindIn(space, &rec.snapshot)
+		if u.stop == unwind.StopUnmapped || space == nil {
 			// Something was mapped since.
-			if newer, err := s.store.Snapshot(uint32(rec.pid)); err == nil {
-				addrs, stop = s.unwindIn(newer, &rec.snapshot)
+			if newer, err := s.store.Snapshot(rec.site.Pid); err == nil {
+				u = s.unwindIn(newer, &rec.snapshot)
 			}
 		}
-		s.keep(rec.id, rawStack{pid: uint32(rec.pid), addrs: addrs, truncated: stop != unwind.StopOutermost})
+		s.sites.addPost(&rec, u.at)
+		s.keep(rec.id, u.raw(rec.site.Pid))
 	}
 }
 
@@ -127,11 +132,22 @@ func (s *stackKeeper) keep(id uint64, raw rawStack) {
 	s.stacks[id] = raw
 }
 
-func (s *stackKeeper) unwindIn(space *image.Space, snap *unwind.Snapshot) ([]uint64, unwind.Stop) {
+// unwound is what became of a stack.
+type unwound struct {
+	addrs, at []uint64 // as of unwind.UnwindWith
+	stop      unwind.Stop
+}
+
+func (u *unwound) raw(pid uint32) rawStack {
+	return rawStack{pid: pid, addrs: u.addrs, truncated: u.stop != unwind.StopOutermost}
+}
+
+func (s *stackKeeper) unwindIn(space *image.Space, snap *unwind.Snapshot) (u unwound) {
 	if space == nil {
-		return []uint64{snap.IP}, unwind.StopUnmapped
+		return unwound{addrs: []uint64{snap.IP}, stop: unwind.StopUnmapped}
 	}
-	return s.unwinder.Unwind(space, snap, nil)
+	u.addrs, u.at, u.stop = s.unwinder.UnwindWith(space, snap, nil, nil)
+	return u
 }
 
 // watch reads the memory map of a process now, for when it is gone before its
@@ -143,7 +159,7 @@ func (s *stackKeeper) watch(pid int) {
 
 // notes are sentences on stacks that are missing or lack names.
 func (s *stackKeeper) notes() []string {
-	out := slices.Concat(s.store.Notes(), s.symbols.Notes())
+	out := slices.Concat(s.store.Notes(), s.symbols.Notes(), s.sites.notes())
 	if note := s.threads.note(); note != "" {
 		out = append(out, note)
 	}

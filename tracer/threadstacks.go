@@ -21,8 +21,6 @@ type threadStacks struct {
 	kept   map[uint64]bool   // those in the Context
 	looked map[uint32]uint64 // by process: when its memory map was last read anew, ns
 	left   uint64            // stacks left out
-	// forget makes the programs send all stacks again.
-	forget func() error
 }
 
 const (
@@ -38,28 +36,28 @@ const (
 	lookAgain = uint64(100 * time.Millisecond)
 )
 
-func newThreadStacks(keeper *stackKeeper, forget func() error) *threadStacks {
-	return &threadStacks{keeper: keeper, ids: map[uint64]uint64{}, kept: map[uint64]bool{}, looked: map[uint32]uint64{}, forget: forget}
+func newThreadStacks(keeper *stackKeeper) *threadStacks {
+	return &threadStacks{keeper: keeper, ids: map[uint64]uint64{}, kept: map[uint64]bool{}, looked: map[uint32]uint64{}}
 }
 
-// take unwinds a stack, whose time is now. It may read files of the target.
-func (ts *threadStacks) take(id uint64, pid uint32, now uint64, snap *unwind.Snapshot) {
+// take unwinds a stack. It may read files of the target.
+func (ts *threadStacks) take(rec *stackRecord) {
 	if len(ts.ids) >= idsMost {
 		clear(ts.ids)
-		if err := ts.forget(); err != nil {
-			ts.left++ // and what follows: ids that are not known have no stack
-		}
+		ts.keeper.sites.forgetThreads()
 	}
+	pid := rec.site.Pid
 	space := ts.keeper.store.Space(pid)
-	addrs, stop := ts.keeper.unwindIn(space, snap)
-	if (stop == unwind.StopUnmapped || space == nil) && now-ts.looked[pid] >= lookAgain {
-		ts.looked[pid] = now
+	u := ts.keeper.unwindIn(space, &rec.snapshot)
+	if (u.stop == unwind.StopUnmapped || space == nil) && rec.time-ts.looked[pid] >= lookAgain {
+		ts.looked[pid] = rec.time
 		if newer, err := ts.keeper.store.Snapshot(pid); err == nil {
 			space = newer
-			addrs, stop = ts.keeper.unwindIn(space, snap)
+			u = ts.keeper.unwindIn(space, &rec.snapshot)
 		}
 	}
-	ts.ids[id] = ts.keep(space, rawStack{pid: pid, addrs: addrs, truncated: stop != unwind.StopOutermost})
+	ts.keeper.sites.addThread(rec, u.at)
+	ts.ids[rec.id] = ts.keep(space, u.raw(pid))
 }
 
 // keep gives the id of a stack, 0 if there are too many.

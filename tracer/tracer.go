@@ -188,7 +188,7 @@ func (t *Tracer) prepare(ctx context.Context) error {
 		t.notes = append(t.notes, tracepointNote(sampling))
 	}
 	t.probes = append(t.probes, sampling)
-	if t.stacks, err = newStackKeeper(t.kernel.nextRound); err != nil {
+	if t.stacks, err = newStackKeeper(t.kernel.stackSites()); err != nil {
 		return err
 	}
 	if t.trap, err = calibrate.Run(ctx); err != nil {

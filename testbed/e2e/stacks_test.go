@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/event"
@@ -64,5 +65,41 @@ func TestWhereItSlept(t *testing.T) {
 	t.Logf("%d of %d switches in sleep_ns, %d stacks", in, all, len(got.ctx.Stacks))
 	if all < 100 || in < all*9/10 {
 		t.Errorf("%d of %d switches to sleep are in sleep_ns", in, all)
+	}
+}
+
+// TestCallers: two functions with frames of the same size call the one that posts, in
+// turn. From when the second is known, each work request is of the one that posted it.
+func TestCallers(t *testing.T) {
+	d := startDevice(t, "LAT_NS=4000")
+	p := d.job(t, "oracle-callers")
+	got := traceFor(t, p.Process.Pid, 10000)
+	p.running(t)
+	stacks := got.stacks()
+	var callers []string
+	for i := range got.events {
+		e := &got.events[i]
+		if e.Kind != event.KindWR {
+			continue
+		}
+		at := slices.IndexFunc(stacks[e.Verb.Stack], func(name string) bool { return strings.HasPrefix(name, "caller_") })
+		if at < 0 {
+			t.Fatalf("the work request at %d was posted by %q", e.Time, stacks[e.Verb.Stack])
+		}
+		callers = append(callers, stacks[e.Verb.Stack][at])
+	}
+	second := slices.IndexFunc(callers, func(name string) bool { return name != callers[0] })
+	if second < 0 {
+		t.Fatalf("all %d work requests are of %s", len(callers), callers[0])
+	}
+	wrong := 0
+	for i := second + 1; i < len(callers); i++ {
+		if callers[i] == callers[i-1] {
+			wrong++
+		}
+	}
+	t.Logf("%d work requests, the second caller is known from %d on, %d wrong", len(callers), second, wrong)
+	if wrong > 0 || second > len(callers)/2 {
+		t.Errorf("of %d work requests from the one at %d on %d are of the same caller as the one before", len(callers), second, wrong)
 	}
 }

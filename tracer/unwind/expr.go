@@ -188,7 +188,7 @@ func (e *evaluator) compute(op byte, c *cursor) bool {
 	}
 	switch op {
 	case opDeref:
-		v, ok := e.mem.word(top)
+		v, ok := e.mem.Word(top)
 		return ok && e.push(v)
 	case opNeg:
 		return e.push(-top)

@@ -28,8 +28,8 @@ type Snapshot struct {
 	Returned bool
 }
 
-// word reads eight bytes of the stack.
-func (s *Snapshot) word(addr uint64) (uint64, bool) {
+// Word reads eight bytes of the stack.
+func (s *Snapshot) Word(addr uint64) (uint64, bool) {
 	d := addr - s.SP
 	if n := uint64(len(s.Stack)); n < 8 || d > n-8 {
 		return 0, false
@@ -102,6 +102,13 @@ func New(archName string) (*Unwinder, error) {
 // StopOutermost means that callers are missing. StopUnmapped may be cured by
 // another Snapshot of the space.
 func (u *Unwinder) Unwind(space *image.Space, s *Snapshot, addrs []uint64) ([]uint64, Stop) {
+	addrs, _, stop := u.UnwindWith(space, s, addrs, nil)
+	return addrs, stop
+}
+
+// UnwindWith also appends to at where on the stack the return address of each caller
+// lies, the first one's first; 0: it is in a register.
+func (u *Unwinder) UnwindWith(space *image.Space, s *Snapshot, addrs, at []uint64) ([]uint64, []uint64, Stop) {
 	w := walk{u: u, space: space, mem: s, regs: u.arch.registers(s), pc: s.IP}
 	addrs = append(addrs, s.IP)
 	if s.Returned {
@@ -115,11 +122,11 @@ func (u *Unwinder) Unwind(space *image.Space, s *Snapshot, addrs []uint64) ([]ui
 			addrs[len(addrs)-1]++
 		}
 		if !ok {
-			return addrs, stop
+			return addrs, at, stop
 		}
-		addrs = append(addrs, w.pc)
+		addrs, at = append(addrs, w.pc), append(at, w.at)
 	}
-	return addrs, StopDepth
+	return addrs, at, StopDepth
 }
 
 // Function is the address at which the function begins, or the part of one, that

@@ -10,6 +10,7 @@ type walk struct {
 	regs  registers
 	pc    uint64 // to look the current frame up with
 	depth int    // frames left behind
+	at    uint64 // where the return address to the current frame lies, 0: not on the stack
 	// signal: the frame just left is a signal trampoline.
 	signal bool
 }
@@ -66,6 +67,10 @@ func (w *walk) byRow(r *row) (Stop, bool) {
 	if r.regs[w.u.arch.sp].kind == ruleSame {
 		next.set(w.u.arch.sp, cfa)
 	}
+	w.at = 0
+	if rl := &r.regs[r.returnReg]; rl.kind == ruleOffset {
+		w.at = cfa + uint64(rl.offset)
+	}
 	ret, ok := next.get(r.returnReg)
 	if !ok {
 		return missing(&r.regs[r.returnReg]), false
@@ -97,7 +102,7 @@ func (w *walk) cfa(r *rule) (uint64, bool) {
 func (w *walk) value(r *rule, cfa uint64) (uint64, bool) {
 	switch r.kind {
 	case ruleOffset:
-		return w.mem.word(cfa + uint64(r.offset))
+		return w.mem.Word(cfa + uint64(r.offset))
 	case ruleRegister:
 		return w.regs.get(uint64(r.reg))
 	case ruleValue:
@@ -108,7 +113,7 @@ func (w *walk) value(r *rule, cfa uint64) (uint64, bool) {
 			return 0, false
 		}
 		if r.kind == ruleExpr {
-			return w.mem.word(v)
+			return w.mem.Word(v)
 		}
 		return v, true
 	}
@@ -129,8 +134,8 @@ func (w *walk) byFramePointer(region *image.Region) (Stop, bool) {
 	if !ok || fp%8 != 0 || fp < sp {
 		return StopNoFrame, false
 	}
-	caller, ok1 := w.mem.word(fp)
-	ret, ok2 := w.mem.word(fp + 8)
+	caller, ok1 := w.mem.Word(fp)
+	ret, ok2 := w.mem.Word(fp + 8)
 	if !ok1 || !ok2 {
 		return StopNoFrame, false
 	}
@@ -138,6 +143,7 @@ func (w *walk) byFramePointer(region *image.Region) (Stop, bool) {
 	next.set(w.u.arch.fp, caller)
 	next.set(w.u.arch.sp, fp+16)
 	next.set(w.u.arch.pc, ret)
+	w.at = fp + 8
 	return w.enter(next, ret, false)
 }
 
