@@ -12,19 +12,22 @@ func TestLocksMappings(t *testing.T) {
 	count := &btf.Typedef{Name: "seqcount_t", Type: &btf.Struct{Name: "seqcount", Size: 4, Members: []btf.Member{{Name: "sequence", Type: number}}}}
 	for name, c := range map[string]struct {
 		seq   btf.Type
+		pool  string // a member of struct uprobe_task
 		locks bool
 	}{
-		"6.14, which counts":     {count, false},
-		"6.4, which numbers":     {number, true},
-		"without locks of areas": {nil, true},
+		"6.14":                   {count, "ri_pool", false},
+		"6.4, which numbers":     {number, "depth", true},
+		"6.12, which counts":     {count, "depth", true},
+		"without locks of areas": {nil, "ri_pool", true},
 	} {
 		// Its members are in a struct without a name, as in include/linux/mm_types.h.
 		inner := &btf.Struct{Size: 8, Members: []btf.Member{{Name: "map_count", Type: number}}}
 		if c.seq != nil {
 			inner.Members = append(inner.Members, btf.Member{Name: "mm_lock_seq", Type: c.seq, Offset: 32})
 		}
+		task := &btf.Struct{Name: "uprobe_task", Size: 4, Members: []btf.Member{{Name: c.pool, Type: number}}}
 		mm := &btf.Struct{Name: "mm_struct", Size: 8, Members: []btf.Member{{Type: inner}}}
-		if got := locksMappings(typesOf(t, mm)); got != c.locks {
+		if got := locksMappings(typesOf(t, mm, task)); got != c.locks {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -10,15 +10,16 @@ const mmapLockNote = "on this kernel (before 6.14) each hit of a probe takes the
 // locksMappings: the kernel finds the uprobe of a hit under mmap_lock. Since 6.14 it
 // looks without it first (find_active_uprobe_speculative of kernel/events/uprobes.c,
 // which is inlined, so its types do not name it). That needs mm_lock_seq of struct
-// mm_struct to be a sequence count, as which it came then: before it was a number, or,
-// without CONFIG_PER_VMA_LOCK, is not there.
+// mm_struct to be a sequence count, which it is with CONFIG_PER_VMA_LOCK. That alone was
+// backported (Debian's 6.12.117 has it); ri_pool of struct uprobe_task came with the
+// same changes to uprobes, and was not.
 func locksMappings(types *btf.Spec) bool {
-	var mm *btf.Struct
-	if err := types.TypeByName("mm_struct", &mm); err != nil {
+	var mm, task *btf.Struct
+	if types.TypeByName("mm_struct", &mm) != nil || types.TypeByName("uprobe_task", &task) != nil {
 		return false
 	}
 	seq := memberType(mm, "mm_lock_seq")
-	if seq == nil {
+	if seq == nil || memberType(task, "ri_pool") == nil {
 		return true
 	}
 	_, counts := btf.UnderlyingType(seq).(*btf.Struct)
