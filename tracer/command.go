@@ -66,6 +66,11 @@ func startHeld(argv []string, stdout *os.File) (*Command, error) {
 // drop ends a program of which nothing has run yet, as it will not be traced: whoever
 // asked for both would not expect it to go on, behind the back of a shell.
 func (c *Command) drop() error {
+	select {
+	case <-c.done:
+		return nil // its number may be another's
+	default:
+	}
 	if err := unix.Kill(c.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("end process %d, which is not traced: %w", c.pid, err)
 	}

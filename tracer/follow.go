@@ -250,6 +250,9 @@ func (f *follower) handle(c change) (err error) {
 			return err
 		}
 	}
+	if tg.closed {
+		return nil
+	}
 	if c.what == newLayout {
 		if err := f.tryLayouts(tg, c); err != nil && !tg.hasEnded() {
 			return fmt.Errorf("look at the queues of process %d: %w", tg.pid, err)

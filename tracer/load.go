@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -30,6 +31,8 @@ type kernel struct {
 	// paused: the probes of posts and polls are out, those too that are found meanwhile.
 	// The follower's goroutine alone pauses and, once it runs, attaches.
 	paused bool
+	// opened: the gate is open.
+	opened atomic.Bool
 	// round counts the times between pauses.
 	round uint32
 	// written: the writing of completion entries by the kernel is observed.
@@ -196,6 +199,7 @@ func (k *kernel) setOpen(open bool) error {
 	if err := k.coll.Variables[bpf.RdmaVarOpen].Set(v); err != nil {
 		return fmt.Errorf("set the gate: %w", err)
 	}
+	k.opened.Store(open)
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (f *follower) meter() {
 	}
 	// Which sites have no number is not known: the dearer half of a pair for each hit.
 	pair := p.trap.Emulated
-	p.now.traps += max(pair.Entry, pair.Pair-pair.Entry) * float64(f.kernel.unnumbered())
+	p.now.traps += (max(pair.Entry, pair.Pair-pair.Entry) + p.runs.most(dataPrograms)) * float64(f.kernel.unnumbered())
 }
 
 // share is what probes took of their threads' time so far; 0: not known.
@@ -171,10 +171,10 @@ func (p *pacer) affords() bool {
 
 // pause takes the probes of posts and polls out.
 func (f *follower) pause() error {
-	f.kernel.paused = true
 	if err := f.kernel.setRound(0); err != nil {
 		return err
 	}
+	f.kernel.paused = true
 	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
 	f.tell(event.PauseBegin)
 	var errs []error
@@ -220,8 +220,10 @@ func (f *follower) goOn() error {
 			errs = append(errs, f.kernel.setBuild(s, s.mode(), s.beginAt))
 		}
 	}
-	f.kernel.round++
-	errs = append(errs, f.kernel.setRound(f.kernel.round))
+	if errors.Join(errs...) == nil { // else what passes the probes that are missing is our own doing
+		f.kernel.round++
+		errs = append(errs, f.kernel.setRound(f.kernel.round))
+	}
 	f.tell(event.PauseEnd)
 	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
 	f.meter()

@@ -45,7 +45,10 @@ func (r *recording) nonzero() (out []event.Counter) {
 func (r *recording) lossless(t *testing.T) {
 	t.Helper()
 	for _, c := range r.nonzero() {
-		if c.Name != counterNames[bpf.RdmaCounterCOUNT_SWITCH_INFERRED] {
+		switch c.Name {
+		case counterNames[bpf.RdmaCounterCOUNT_SWITCH_INFERRED]:
+		case counterNames[bpf.RdmaCounterCOUNT_STACKS_FULL]: // so many are taken in a time; the switches are there
+		default:
 			t.Errorf("%s: %d", c.Name, c.Value)
 		}
 	}

@@ -131,6 +131,7 @@ func (f *follower) observeWhole(s *pollSlot, why error) error {
 	}
 	s.attach.forget(s, s.enter(), s.exit())
 	if _, err := s.attach.attach(locate.Functions{s.fn}); err != nil {
+		f.stepLater(s, sitesCheck)
 		return err // the sites are better than nothing
 	}
 	s.state, s.why, s.delay = pollLeaving, why.Error(), 0

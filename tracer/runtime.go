@@ -70,8 +70,14 @@ func (r *runTimes) end(k *kernel, now uint64) error {
 	if r.asked == nil {
 		return nil
 	}
-	r.took += now - r.since
+	took := now - r.since
 	r.since = now
+	if !k.opened.Load() { // they returned at once for a part of it
+		err := r.asked.Close()
+		r.asked = nil
+		return err
+	}
+	r.took += took
 	if r.seen == nil {
 		r.seen = map[string]runTime{}
 	}
@@ -86,6 +92,14 @@ func (r *runTimes) end(k *kernel, now uint64) error {
 
 // of is what a program takes of a hit, ns; 0: not known.
 func (r *runTimes) of(program string) float64 { return r.seen[program].mean() }
+
+// most is what the dearest of some programs takes of a hit, ns.
+func (r *runTimes) most(programs []string) (ns float64) {
+	for _, name := range programs {
+		ns = max(ns, r.of(name))
+	}
+	return ns
+}
 
 // shareOf is what some programs took of one CPU; 0: not known.
 func (r *runTimes) shareOf(programs []string) float64 {

@@ -15,6 +15,8 @@ type targets struct {
 	cfg  *Config
 	cmd  *Command
 	work *follower
+	// letRun: the command runs.
+	letRun bool
 
 	mu  sync.Mutex // the follower adds while the reader looks
 	all []*target
@@ -105,7 +107,16 @@ func (ts *targets) release() error {
 	if ts.cmd == nil {
 		return nil
 	}
+	ts.letRun = true
 	return resume(ts.cmd.pid)
+}
+
+// drop ends a command that was not let run.
+func (ts *targets) drop() error {
+	if ts.cmd == nil || ts.letRun {
+		return nil
+	}
+	return ts.cmd.drop()
 }
 
 // ended reports whether no target is left. Those that have ended are targets
@@ -139,7 +150,7 @@ func (ts *targets) clear() error {
 	ts.mu.Unlock()
 	var errs []error
 	for _, tg := range over {
-		errs = append(errs, tg.attach.clear())
+		errs = append(errs, tg.attach.clear(), tg.close())
 	}
 	return errors.Join(errs...)
 }

@@ -38,6 +38,7 @@ type target struct {
 	notes  []string
 	// removed: it is no target of the programs any more; cleared: nor has it probes
 	removed, cleared bool
+	closed           bool
 
 	// layoutsKnown: the private layout of libmlx5 is proven; until then these
 	// objects, made later than the first look, may prove it.
@@ -196,7 +197,12 @@ func provides(contexts []locate.DeviceContext, lib *locate.Library) bool {
 	})
 }
 
+// close gives back what a target holds open, once.
 func (tg *target) close() error {
+	if tg.closed {
+		return nil
+	}
+	tg.closed = true
 	var errs []error
 	if tg.finder != nil {
 		errs = append(errs, tg.finder.Close())

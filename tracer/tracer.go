@@ -142,9 +142,6 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	}
 	t := &Tracer{cfg: cfg, host: facts.Host(), lines: lineSet{}, cgroups: newCgroupWatch()}
 	if err := t.prepare(ctx); err != nil {
-		if t.targets != nil && t.targets.cmd != nil {
-			err = errors.Join(err, t.targets.cmd.drop())
-		}
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -411,6 +408,9 @@ func (t *Tracer) Close() error {
 	var errs []error
 	if t.kernel != nil && t.kernel.coll != nil {
 		errs = append(errs, t.kernel.setOpen(false))
+	}
+	if t.targets != nil {
+		errs = append(errs, t.targets.drop())
 	}
 	errs = append(errs, t.halt()) // what it attached after them would stay
 	errs = append(errs, t.cpus.restore(), t.links.close(), t.cgroups.close())
