@@ -90,7 +90,7 @@ func TestRefusedPrograms(t *testing.T) {
 	if p := failed[bpf.RdmaProgSchedSwitch]; p.Error != "" {
 		t.Error(p.Error)
 	}
-	if _, err := k.clock(0); err == nil || !strings.Contains(err.Error(), "invalid func unknown#9999") {
+	if _, err := k.clock(clock{-1, 0}); err == nil || !strings.Contains(err.Error(), "invalid func unknown#9999") {
 		t.Errorf("a clock for samples: %v", err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
-// sampleRate is per second and CPU: no divisor of what is often done a hundred or a
-// thousand times a second, with which samples would keep step.
+// sampleRate is per second that a thread runs: no divisor of what is often done a
+// hundred or a thousand times a second, with which samples would keep step.
 const sampleRate = 199
 
-// sampler is a clock on each CPU at which what a thread runs is looked at.
+// sampler is a set of clocks at which what threads run is looked at.
 type sampler struct {
 	clocks []int // perf events
 }
@@ -26,20 +26,61 @@ type sampler struct {
 // samplerClock is what the kernel calls it.
 const samplerClock = "cpu-clock"
 
-// openSampler sets the clocks of so many CPUs up, which stand still. One that is off
-// needs none.
-func openSampler(cpus int, host locate.Host, clock func(cpu int) (int, error)) (*sampler, event.Probe) {
+// A clock runs while its thread does, or those that this one starts; or, with a thread
+// of -1, on a CPU all the time.
+type clock struct{ tid, cpu int }
+
+// clocksMost: with more threads the CPUs have clocks instead, which interrupt what else
+// runs there as well, and the idle.
+const clocksMost = 256
+
+// clocksFor gives the threads of some processes clocks.
+func clocksFor(pids []int, cpus int, threads func(pid int) ([]int, error)) (all []clock) {
+	known := map[int]bool{}
+	for _, pid := range pids {
+		for more := true; more; { // until none was started while the others got theirs
+			more = false
+			tids, err := threads(pid)
+			if err != nil {
+				break // it has ended
+			}
+			for _, tid := range tids {
+				if !known[tid] {
+					known[tid], more = true, true
+					all = append(all, clock{tid, -1})
+				}
+			}
+			if len(all) > clocksMost {
+				return clocksOf(cpus)
+			}
+		}
+	}
+	return all
+}
+
+// clocksOf gives so many CPUs clocks.
+func clocksOf(cpus int) (all []clock) {
+	for cpu := range cpus {
+		all = append(all, clock{-1, cpu})
+	}
+	return all
+}
+
+// openSampler sets clocks up, which stand still. Threads that have ended and CPUs that
+// are off need none. All or none: what some sample only is no share of anything.
+func openSampler(all []clock, host locate.Host, open func(clock) (int, error)) (*sampler, event.Probe) {
 	s := &sampler{}
 	probe := event.Probe{Name: bpf.RdmaProgSample, Kind: "perf_event"}
-	for cpu := range cpus {
-		fd, err := clock(cpu)
+	for _, c := range all {
+		fd, err := open(c)
 		if err == nil {
 			s.clocks = append(s.clocks, fd)
 		}
-		if err == nil || errors.Is(err, unix.ENODEV) {
+		if err == nil || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		probe.Error = fmt.Sprintf("CPU %d: %v", cpu, err)
+		err = errors.Join(err, s.close())
+		probe.Error = err.Error()
 		if why := locate.Refusal(host); errors.Is(err, os.ErrPermission) && why != "" {
 			probe.Error += "; " + why
 		}
@@ -48,9 +89,9 @@ func openSampler(cpus int, host locate.Host, clock func(cpu int) (int, error)) (
 	return s, probe
 }
 
-// clock sets one up for a CPU with the program. Its period is fixed: a frequency
-// may be above the limit of kernel.perf_event_max_sample_rate.
-func (k *kernel) clock(cpu int) (fd int, err error) {
+// clock sets one up with the program. Its period is fixed: a frequency may be above the
+// limit of kernel.perf_event_max_sample_rate.
+func (k *kernel) clock(c clock) (fd int, err error) {
 	prog := k.prog(bpf.RdmaProgSample)
 	if prog == nil {
 		return -1, errors.New(k.missing[bpf.RdmaProgSample])
@@ -59,8 +100,11 @@ func (k *kernel) clock(cpu int) (fd int, err error) {
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
 		Sample: uint64(time.Second) / sampleRate, Bits: unix.PerfBitDisabled,
 	}
+	if c.tid >= 0 {
+		attr.Bits |= unix.PerfBitInherit
+	}
 	attr.Size = uint32(unsafe.Sizeof(attr))
-	if fd, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC); err != nil {
+	if fd, err = unix.PerfEventOpen(&attr, c.tid, c.cpu, -1, unix.PERF_FLAG_FD_CLOEXEC); err != nil {
 		return -1, fmt.Errorf("open a clock (perf_event_open): %w", err)
 	}
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {

@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,7 +79,7 @@ func function(t *testing.T, s *stackKeeper, pid uint32) uint64 {
 
 // TestSamplerRefused: where the kernel refuses the clocks, it is said, and no more.
 func TestSamplerRefused(t *testing.T) {
-	s, probe := openSampler(2, locate.Host{}, func(cpu int) (int, error) { return -1, unix.EACCES })
+	s, probe := openSampler(clocksOf(2), locate.Host{}, func(clock) (int, error) { return -1, unix.EACCES })
 	note := tracepointNote(probe)
 	if !strings.Contains(note, "not sampled") || !strings.Contains(note, "permission denied") {
 		t.Error(note)
@@ -89,7 +90,57 @@ func TestSamplerRefused(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Error(err)
 	}
-	if _, probe := openSampler(2, locate.Host{}, func(cpu int) (int, error) { return -1, unix.ENODEV }); probe.Error != "" {
-		t.Errorf("CPUs that are off: %s", probe.Error)
+	for _, none := range []unix.Errno{unix.ENODEV, unix.ESRCH} {
+		if _, probe := openSampler(clocksOf(2), locate.Host{}, func(clock) (int, error) { return -1, none }); probe.Error != "" {
+			t.Errorf("CPUs that are off, threads that have ended: %s", probe.Error)
+		}
 	}
+	first, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, probe = openSampler(clocksOf(2), locate.Host{}, func(c clock) (int, error) {
+		if c.cpu > 0 {
+			return -1, unix.EMFILE
+		}
+		return first, nil
+	})
+	if probe.Error == "" || len(s.clocks) != 0 || fdOpen(first) {
+		t.Errorf("one of two clocks could not be had: %v, %q", s.clocks, probe.Error)
+	}
+}
+
+// TestClocksFor: threads have clocks, also those that are started meanwhile, and CPUs if
+// they are too many.
+func TestClocksFor(t *testing.T) {
+	started := []int{10, 11}
+	threads := func(pid int) ([]int, error) {
+		switch pid {
+		case 1:
+			defer func() {
+				if len(started) < 4 {
+					started = append(started, 10+len(started))
+				}
+			}()
+			return slices.Clone(started), nil
+		case 2:
+			return nil, unix.ESRCH
+		}
+		many := make([]int, clocksMost)
+		for i := range many {
+			many[i] = 1000 + i
+		}
+		return many, nil
+	}
+	if got, want := clocksFor([]int{1, 2}, 3, threads), []clock{{10, -1}, {11, -1}, {12, -1}, {13, -1}}; !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+	if got, want := clocksFor([]int{1, 3}, 3, threads), []clock{{-1, 0}, {-1, 1}, {-1, 2}}; !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+}
+
+func fdOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
 }

@@ -180,11 +180,6 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	if t.kernel.locks {
 		t.notes = append(t.notes, mmapLockNote)
 	}
-	var sampling event.Probe
-	if t.sampler, sampling = openSampler(t.kernel.cpus, t.cfg.Host, t.kernel.clock); sampling.Error != "" {
-		t.notes = append(t.notes, tracepointNote(sampling))
-	}
-	t.probes = append(t.probes, sampling)
 	if t.stacks, err = newStackKeeper(t.kernel.stackSites()); err != nil {
 		return err
 	}
@@ -197,6 +192,7 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	if err := t.targets.attach(ctx, t.kernel, &t.links); err != nil {
 		return err
 	}
+	t.sample()
 	if err := t.kernel.findTasks(); err != nil {
 		t.notes = append(t.notes, "the threads of the targets could not be listed: "+err.Error())
 	}
@@ -241,6 +237,20 @@ func checkOpenFiles(processes int) error {
 		return fmt.Errorf("this may take %d open files, the limit is %d: raise it (ulimit -n), or trace fewer processes at a time", need, limit.Cur)
 	}
 	return nil
+}
+
+// sample sets up the clocks of the targets' threads.
+func (t *Tracer) sample() {
+	var pids []int
+	for _, tg := range t.targets.list() {
+		pids = append(pids, tg.pid)
+	}
+	clocks := clocksFor(pids, t.kernel.cpus, func(pid int) ([]int, error) { return locate.Threads(fmt.Sprintf("/proc/%d", pid)) })
+	var probe event.Probe
+	if t.sampler, probe = openSampler(clocks, t.cfg.Host, t.kernel.clock); probe.Error != "" {
+		t.notes = append(t.notes, tracepointNote(probe))
+	}
+	t.probes = append(t.probes, probe)
 }
 
 // look reads what surrounds the events, as it is before they begin.
