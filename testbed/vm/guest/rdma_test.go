@@ -49,6 +49,7 @@ func TestCounted(t *testing.T) {
 			written(t, got)
 			exact(t, &c, got)
 			judge(t, &c, got)
+			lockOfMappings(t, got)
 			feature("-p "+c.name, "%d of %d sends, %d of %d receives", got.Kinds["send"].Completed, c.sends,
 				got.receives(), c.receives)
 			if c.events {
@@ -57,6 +58,21 @@ func TestCounted(t *testing.T) {
 				onTopOnly(t, got)
 			}
 		})
+	}
+}
+
+// lockOfMappings: where each hit of a probe takes the lock of its process's mappings,
+// which is before Linux 6.14, the trace says so. The tracer goes by the kernel's types.
+func lockOfMappings(t *testing.T, got *traced) {
+	t.Helper()
+	var major, minor int
+	if _, err := fmt.Sscanf(got.ctx.Host.Kernel, "%d.%d", &major, &minor); err != nil {
+		t.Fatalf("kernel %q: %v", got.ctx.Host.Kernel, err)
+	}
+	takes := major < 6 || major == 6 && minor < 14
+	says := slices.ContainsFunc(got.ctx.Notes, func(n string) bool { return strings.Contains(n, "takes the lock of its process's memory mappings") })
+	if says != takes {
+		t.Errorf("on kernel %s each hit takes the lock of mappings: %t, said: %t", got.ctx.Host.Kernel, takes, says)
 	}
 }
 
