@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ func TestGuard(t *testing.T) {
 		{"dismissed", (*guard).dismiss, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			targets, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 16})
+			targets, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(bpf.RdmaTarget{})), MaxEntries: 16})
 			if err != nil {
 				t.Fatal(err)
 			}
