@@ -253,6 +253,9 @@ func (f *follower) handle(c change) (err error) {
 	if tg.closed {
 		return nil
 	}
+	if c.what == newProcess || c.what == newProgram {
+		tg.look() // it may have ended before the trace does
+	}
 	if c.what == newLayout {
 		if err := f.tryLayouts(tg, c); err != nil && !tg.hasEnded() {
 			return fmt.Errorf("look at the queues of process %d: %w", tg.pid, err)
