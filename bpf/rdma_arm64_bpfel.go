@@ -787,6 +787,7 @@ const (
 	RdmaVarPollsAtSites        = "polls_at_sites"
 	RdmaVarPollsPending        = "polls_pending"
 	RdmaVarSharedTypes         = "shared_types"
+	RdmaVarStacksInWindow      = "stacks_in_window"
 	RdmaVarStacksMax           = "stacks_max"
 	RdmaVarStacksRound         = "stacks_round"
 	RdmaVarStacksTaken         = "stacks_taken"
@@ -936,6 +937,7 @@ type RdmaVariableSpecs struct {
 	PollsAtSites   *ebpf.VariableSpec `ebpf:"polls_at_sites"`
 	PollsPending   *ebpf.VariableSpec `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.VariableSpec `ebpf:"shared_types"`
+	StacksInWindow *ebpf.VariableSpec `ebpf:"stacks_in_window"`
 	StacksMax      *ebpf.VariableSpec `ebpf:"stacks_max"`
 	StacksRound    *ebpf.VariableSpec `ebpf:"stacks_round"`
 	StacksTaken    *ebpf.VariableSpec `ebpf:"stacks_taken"`
@@ -1022,6 +1024,7 @@ type RdmaVariables struct {
 	PollsAtSites   *ebpf.Variable `ebpf:"polls_at_sites"`
 	PollsPending   *ebpf.Variable `ebpf:"polls_pending"`
 	SharedTypes    *ebpf.Variable `ebpf:"shared_types"`
+	StacksInWindow *ebpf.Variable `ebpf:"stacks_in_window"`
 	StacksMax      *ebpf.Variable `ebpf:"stacks_max"`
 	StacksRound    *ebpf.Variable `ebpf:"stacks_round"`
 	StacksTaken    *ebpf.Variable `ebpf:"stacks_taken"`

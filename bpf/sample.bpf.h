@@ -14,6 +14,8 @@ static __always_inline struct thread *sampled_thread(struct task_struct *task)
 	if (!open || !is_target(task->tgid))
 		return NULL;
 	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!t)
+		count(COUNT_STACKS_FULL);
 	return t && t->uses_verbs ? t : NULL;
 }
 

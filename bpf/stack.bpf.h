@@ -92,12 +92,13 @@ static __always_inline void stack_registers(struct stack_record *rec, struct pt_
 }
 
 /*
- * A thread's stack is taken 64 times in 0.13 s on a CPU, at most, and while its
- * ring is not filling up: where code is switched out or sampled differs from
- * time to time.
+ * A thread's stack is taken so many times in 0.13 s on a CPU, at most, and while
+ * its ring is not filling up: where code is switched out or sampled differs from
+ * time to time.  User space makes it the fewer the more CPUs there are, as one
+ * thread of it unwinds them all.
  */
 #define STACK_WINDOW_SHIFT	27
-#define STACKS_IN_WINDOW	64
+const volatile __u32 stacks_in_window = 64;
 
 static __always_inline bool thread_stack_due(struct out *o, __u64 now)
 {
@@ -109,7 +110,7 @@ static __always_inline bool thread_stack_due(struct out *o, __u64 now)
 		c->stacks_window = now >> STACK_WINDOW_SHIFT;
 		c->stacks_taken = 0;
 	}
-	return c->stacks_taken++ < STACKS_IN_WINDOW;
+	return c->stacks_taken++ < stacks_in_window;
 }
 
 /* Whether a stack may be taken; counts those that may not. */

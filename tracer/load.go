@@ -153,6 +153,7 @@ func configure(spec *ebpf.CollectionSpec, types *btf.Spec, cpus int, cfg *Config
 	for name, value := range map[string]any{
 		bpf.RdmaVarSwitchHasState: tracepointArgs(types, "sched_switch") >= 5,
 		bpf.RdmaVarWakeBytes:      uint32(ring / 4),
+		bpf.RdmaVarStacksInWindow: stacksInWindow(cpus),
 		bpf.RdmaVarFollowForks:    cfg.FollowForks,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {

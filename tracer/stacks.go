@@ -173,7 +173,10 @@ func (s *stackKeeper) notes() []string {
 
 // stop ends the work after what is pending was done. It may be called again.
 func (s *stackKeeper) stop() {
-	s.once.Do(func() { close(s.pending) })
+	s.once.Do(func() {
+		close(s.pending)
+		s.threads.stop()
+	})
 	<-s.done
 }
 

@@ -144,3 +144,33 @@ func fdOpen(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil
 }
+
+// TestUnwindingHangs: while a file of the target cannot be read, the reader goes on
+// without stacks, and has them again afterwards.
+func TestUnwindingHangs(t *testing.T) {
+	s, err := newStackKeeper(&sites{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	ts := s.threads
+	hang := make(chan struct{})
+	ts.unwind = func(rec *stackRecord) *threadStack {
+		<-hang
+		return &threadStack{rec: rec, unwound: unwound{addrs: []uint64{rec.snapshot.IP}}}
+	}
+	for id := range uint64(1000) {
+		ts.take(&stackRecord{id: 1 + id, snapshot: unwind.Snapshot{IP: 1}})
+	}
+	if ts.of(1) != 0 || ts.of(1000) != 0 || ts.left != 1000 || ts.note() == "" {
+		t.Errorf("%#x, %#x; %d left out", ts.of(1), ts.of(1000), ts.left)
+	}
+	close(hang)
+	for id := uint64(2000); ts.busy; id++ {
+		ts.take(&stackRecord{id: id, snapshot: unwind.Snapshot{IP: 1}})
+	}
+	ts.take(&stackRecord{id: 9000, snapshot: unwind.Snapshot{IP: 1}})
+	if ts.of(1) == 0 || ts.of(9000) != ts.of(1) {
+		t.Errorf("afterwards %#x and %#x", ts.of(1), ts.of(9000))
+	}
+}
