@@ -45,9 +45,8 @@ func (e *Engine) cut(m *measured, p *pending, c *verbRecord, cq *completionQueue
 	if same {
 		w.submitEnd = m.postEnd
 	}
-	reaped := len(w.segments)
+	m.waitsFrom = from
 	e.reaped(m, c, cq, from)
-	e.keptWaiting(m, from, w.segments[max(reaped, 1)-1:])
 	m.segments, w.segments = w.segments, nil
 }
 

@@ -57,7 +57,7 @@ func (e *Engine) hand(m *measured, q *workQueue) {
 	h := m.qp.undemanded
 	e.letGo(m.qp, 0, 0)
 	if q == nil || m.receive || m.demand != Unproven || q.len() > int(m.retired)+1 {
-		e.out.add(m)
+		e.handOn(m)
 		return
 	}
 	if h == nil {
@@ -80,7 +80,13 @@ func (e *Engine) letGo(qp *queuePair, tid uint32, t uint64) {
 	if h.m.reapTID == tid && t >= h.m.reap && t-h.m.reap <= followUp && !e.threads.sleptSince(tid, h.m.reap) {
 		h.m.demand = Dependent
 	}
-	e.out.add(&h.m)
+	e.handOn(&h.m)
+}
+
+// handOn gives m, whose demand is known, to all who sum it up.
+func (e *Engine) handOn(m *measured) {
+	e.keptWaiting(m)
+	e.out.add(m)
 }
 
 // sleptSince says whether a thread slept after t.

@@ -40,6 +40,13 @@ func (tl *timelines) sampled(r *sampleRecord) {
 var keepsWaiting = [numCauses]bool{
 	Submit: true, LatePoll: true, Reap: true, OwnSleep: true, Handoff: true,
 	IRQOnTop: true, Runqueue: true, Preempted: true, Yielded: true, Throttled: true,
+	Probe: true, // our own traps are in its posts and polls
+}
+
+// delays are those of them that any completion can do without: in the others it is
+// posted, or reaped.
+var delays = [numCauses]bool{
+	LatePoll: true, OwnSleep: true, Handoff: true, Runqueue: true, Preempted: true, Yielded: true, Throttled: true,
 }
 
 type lateKey struct {
@@ -58,11 +65,16 @@ func (s *lateSum) merge(other *lateSum) {
 	s.samples += other.samples
 }
 
-// lateness sums what threads did while completions waited for them, each nanosecond
-// of a thread once, however many completions there were.
+// lateness sums what threads did while completions that somebody needed waited for
+// them, each nanosecond of a thread once, however many completions there were.
 type lateness struct {
 	ns      [numDoings]uint64
 	unknown uint64 // of times that were forgotten when they were asked about
+	missed  uint64 // of times that were over before others that are kept apart, at most
+
+	delay    uint64 // by each completion that was needed
+	unneeded uint64 // of times in which completions waited that nobody was seen to need
+
 	sums    map[lateKey]*lateSum
 	last    *lateSum
 	lastKey lateKey
@@ -73,29 +85,43 @@ type lateness struct {
 
 func newLateness() lateness { return lateness{sums: make(map[lateKey]*lateSum)} }
 
-// keptWaiting takes the segments of m from the one on in which done is, or which
-// begins there, at from. Where done is uncertain, only what comes after it for certain counts.
-func (e *Engine) keptWaiting(m *measured, from uint64, segments []segment) {
+// keptWaiting takes the segments of m after done. What threads did is asked for
+// completions that were needed; of the others, for how long they waited.
+func (e *Engine) keptWaiting(m *measured) {
 	if m.status != 0 {
 		return
 	}
+	from := m.waitsFrom
 	if m.uncertain {
 		from = max(from, m.doneHigh)
 	}
-	for i := 0; i < len(segments); {
-		s := segments[i]
-		i++
-		if !keepsWaiting[s.cause] {
+	needed := m.demand != Unproven
+	l := &e.lateness
+	for i := 0; i < len(m.segments); {
+		begin, end, tid := m.segments[i].begin, m.segments[i].begin, m.segments[i].tid
+		if !keepsWaiting[m.segments[i].cause] {
+			i++
 			continue
 		}
-		for ; i < len(segments) && segments[i].begin == s.end && segments[i].tid == s.tid && keepsWaiting[segments[i].cause]; i++ {
-			s.end = segments[i].end
+		for ; i < len(m.segments); i++ {
+			s := &m.segments[i]
+			if !keepsWaiting[s.cause] || s.begin != end || s.tid != tid {
+				break
+			}
+			if end = s.end; needed && delays[s.cause] && end > from {
+				l.delay += end - max(s.begin, from)
+			}
 		}
-		if s.begin = max(s.begin, from); s.begin >= s.end {
-			continue
-		}
-		if th := e.threads.known(s.tid); th != nil {
-			th.late.add(s.begin, s.end, func(begin, end uint64) { e.lateness.charge(th, begin, end) })
+		begin = max(begin, from)
+		switch th := e.threads.known(tid); {
+		case begin >= end:
+		case th == nil:
+			// It ended long before this queue pair was posted to again: nobody needed m.
+			l.unneeded += end - begin
+		case needed:
+			l.missed += th.late.add(begin, end, func(begin, end uint64) { l.charge(th, begin, end) })
+		default:
+			l.unneeded += th.unneeded.add(begin, end, func(begin, end uint64) { l.unneeded += end - begin })
 		}
 	}
 }
@@ -201,7 +227,8 @@ func compareLate(a, b *lateKey) int {
 func (l *lateness) report() Late {
 	r := Late{
 		RanNS: int64(l.ns[Ran]), SleptNS: int64(l.ns[Slept]), WaitedNS: int64(l.ns[WaitedForCPU]),
-		UnknownNS: int64(l.unknown),
+		UnknownNS: int64(l.unknown), NotLookedAtNS: int64(l.missed),
+		DelayNS: int64(l.delay), UnprovenNS: int64(l.unneeded),
 	}
 	add := func(s LateStack, sum *lateSum) {
 		s.NS, s.Samples = int64(sum.ns), sum.samples

@@ -26,6 +26,7 @@ type waitingWR struct {
 	done, reap uint64
 	low        uint64 // not before that; 0: done
 	reaper     uint32 // 0: worker
+	unneeded   bool   // nobody was seen to need it
 }
 
 // cutAll cuts work requests whose times are in units, and are posted at 1.
@@ -45,6 +46,10 @@ func cutAll(e *Engine, unit uint64, wrs ...waitingWR) (cut []measured) {
 		c := &verbRecord{stamp: stamp{time: m.reap, pid: tapePID, tid: tid}}
 		c.Begin = m.reap
 		e.cut(m, &pending{postBegin: unit, postEnd: unit, tid: worker}, c, cq)
+		if m.demand = Waited; wr.unneeded {
+			m.demand = Unproven
+		}
+		e.keptWaiting(m)
 		cut = append(cut, *m)
 	}
 	return cut
@@ -54,6 +59,12 @@ func describeLate(l *Late, unit int64) string {
 	list := []string{fmt.Sprintf("ran %d slept %d waited %d", l.RanNS/unit, l.SleptNS/unit, l.WaitedNS/unit)}
 	if l.UnknownNS > 0 {
 		list = append(list, fmt.Sprintf("unknown %d", l.UnknownNS/unit))
+	}
+	if l.NotLookedAtNS > 0 {
+		list = append(list, fmt.Sprintf("not looked at %d", l.NotLookedAtNS/unit))
+	}
+	if l.UnprovenNS > 0 {
+		list = append(list, fmt.Sprintf("unproven %d", l.UnprovenNS/unit))
 	}
 	for _, s := range l.Stacks {
 		list = append(list, fmt.Sprintf("%s %d %d", s.Doing, s.Stack, s.NS/unit))
@@ -160,6 +171,18 @@ var lates = []struct {
 		want: "ran 50 slept 0 waited 0, ran 7 50 of 5",
 	},
 	{
+		name: "nobody needs them",
+		tape: func(t *tape) { t.samples(worker, 7, 10, 15, 25, 35, 45, 55) },
+		wrs:  []waitingWR{{done: 10, reap: 60, unneeded: true}, {done: 20, reap: 70, unneeded: true}},
+		want: "ran 0 slept 0 waited 0, unproven 60",
+	},
+	{
+		name: "of several at once, one is needed",
+		tape: func(t *tape) { t.samples(worker, 7, 10, 15, 25, 35, 45, 55) },
+		wrs:  []waitingWR{{done: 10, reap: 60, unneeded: true}, {done: 40, reap: 60}, {done: 20, reap: 60, unneeded: true}},
+		want: "ran 20 slept 0 waited 0, unproven 50, ran 7 20 of 2",
+	},
+	{
 		name: "nothing waits",
 		tape: func(t *tape) { t.samples(worker, 7, 10, 15, 25, 35, 45, 55) },
 		wrs:  []waitingWR{{done: 20, reap: 20}},
@@ -185,6 +208,9 @@ func (t *tape) inMicroseconds() *tape {
 		ev.IRQ.Begin *= us
 		ev.Loss.Begin *= us
 		ev.Sched.InterruptBegin *= us
+		ev.Verb.Begin *= us
+		ev.Verb.End *= us
+		ev.Verb.LastEmpty *= us
 	}
 	return t
 }
@@ -244,21 +270,32 @@ func TestLateAgainstReference(t *testing.T) {
 			w.tape.add(event.Event{Time: at, TID: worker + uint32(th), Kind: event.KindSample, Sample: event.Sample{Stack: 10 + at%3, Period: 1}})
 		}
 		e, _ := w.tape.play(t, Config{})
-		var covered [refThreads][refTime]bool
+		want := newLateness()
+		var covered, unneeded [refThreads][refTime]bool
 		for range rapid.IntRange(1, 20).Draw(t, "wrs") {
 			reap := rapid.Uint64Range(10, refTime-1).Draw(t, "reap")
-			wr := waitingWR{done: rapid.Uint64Range(2, reap).Draw(t, "done"), reap: reap, reaper: rapid.SampledFrom([]uint32{worker, helper, third}).Draw(t, "reaper")}
+			wr := waitingWR{done: rapid.Uint64Range(2, reap).Draw(t, "done"), reap: reap, reaper: rapid.SampledFrom([]uint32{worker, helper, third}).Draw(t, "reaper"),
+				unneeded: rapid.Bool().Draw(t, "unneeded")}
 			for _, m := range cutAll(e, 1, wr) {
 				for _, s := range m.segments {
 					for at := max(s.begin, wr.done); at < s.end && keepsWaiting[s.cause]; at++ {
+						if wr.unneeded {
+							unneeded[s.tid-worker][at] = true
+							continue
+						}
 						covered[s.tid-worker][at] = true
+						if delays[s.cause] {
+							want.delay++
+						}
 					}
 				}
 			}
 		}
-		want := newLateness()
 		for th := range covered {
 			for at, is := range covered[th] {
+				if unneeded[th][at] {
+					want.unneeded++
+				}
 				if !is {
 					continue
 				}
@@ -297,11 +334,7 @@ func lateJob(rounds, stacks uint64) *tape {
 		tp.from(1 + i%stacks)
 		tp.wakes(at+80, 0, tid, event.InterruptTimer, 0, at+80)
 		tp.runs(at+81, uint16(i%2), tid, 0)
-		tp.reap(tid, at+99, at+100, event.Verb{WRID: i, WQE: 1 + uint16(i)}, event.CompletionWQEValid)
-	}
-	for i := range tp.events {
-		tp.events[i].Verb.Begin *= us
-		tp.events[i].Verb.End *= us
+		tp.reap(tid, at+99, at+100, event.Verb{WRID: i, WQE: 1 + uint16(i), LastEmpty: at + 5, LastEmptyTID: tid}, event.CompletionWQEValid)
 	}
 	return tp.inMicroseconds()
 }
@@ -341,6 +374,62 @@ func TestLateIsBounded(t *testing.T) {
 		}
 		if again := lateReport(t, events); !reflect.DeepEqual(r.Late, again.Late) {
 			t.Errorf("shuffled: %s\nwas %s", describeLate(&again.Late, us), describeLate(&r.Late, us))
+		}
+	}
+}
+
+// A busy poller also takes a completion that waited all the time: what it did is not
+// looked at again where it is forgotten when others waited, and that is said, once.
+func TestLateBeyondTheBound(t *testing.T) {
+	const waits, apart = 10_000, 10 // us
+	e, _ := lateTape().inMicroseconds().play(t, Config{})
+	var wrs, unneeded []waitingWR
+	for i := range uint64(waits) {
+		wr := waitingWR{done: 10 + apart*i, reap: 11 + apart*i}
+		wrs = append(wrs, wr)
+		wr.unneeded = true
+		unneeded = append(unneeded, wr)
+	}
+	const end = 10 + apart*waits
+	for range 64 { // a batch
+		wrs = append(wrs, waitingWR{done: 10, reap: end})
+		unneeded = append(unneeded, waitingWR{done: 10, reap: end, unneeded: true})
+	}
+	cutAll(e, us, wrs...)
+	cutAll(e, us, unneeded...)
+	l := e.lateness.report()
+	checkLate(t, &l)
+	const looked = waits + (apart-1)*coveredMost
+	if l.RanNS != looked*us || l.NotLookedAtNS != (apart*waits-looked)*us || l.UnprovenNS != apart*waits*us {
+		t.Errorf("%d ns looked at, not %d: %s", l.RanNS, looked*us, describeLate(&l, us))
+	}
+	if want := int64((waits + 64*apart*waits) * us); l.DelayNS != want {
+		t.Errorf("delays of %d ns, not %d", l.DelayNS, want)
+	}
+}
+
+// A send that nobody waits for is needed if its reap leads to the next post: that is
+// known then, and what threads did is asked then.
+func TestLateFollowsTheVerdict(t *testing.T) {
+	for _, c := range []struct {
+		next uint64 // post, us; 0: none
+		want string
+	}{
+		{210, "ran 100 slept 0 waited 0, ran 7 20 of 1, unsampled 80"},
+		{260, "ran 0 slept 0 waited 0, unproven 100"},
+		{0, "ran 0 slept 0 waited 0, unproven 100"},
+	} {
+		tp := lateTape()
+		tp.post(worker, 50, 51, wr{id: 1, bytes: 64, wqe: 1})
+		tp.writes(100, 100, 1, 0)
+		tp.samples(worker, 7, 20, 150, 230)
+		tp.reap(worker, 199, 200, event.Verb{WRID: 1, WQE: 1}, event.CompletionWQEValid)
+		if c.next != 0 {
+			tp.post(worker, c.next, c.next+1, wr{id: 2, bytes: 64, wqe: 2})
+		}
+		r := lateReport(t, tp.inMicroseconds().events)
+		if got := describeLate(&r.Late, us); got != c.want || r.Late.UnprovenNS+r.Late.RanNS == 0 {
+			t.Errorf("posted at %d: got  %s\nwant %s; %v", c.next, got, c.want, r.Demands)
 		}
 	}
 }

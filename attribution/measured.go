@@ -24,6 +24,7 @@ type measured struct {
 	// what is typical. Inside [doneLow, doneHigh].
 	likelyLow, likelyHigh uint64
 	done                  uint64 // best estimate, inside both
+	waitsFrom             uint64 // since then it is likely to have been done
 	reap                  uint64
 	doneSource            DoneSource
 	demand                Demand

@@ -66,6 +66,7 @@ func hostile() *attribution.Report {
 	}
 	r.DoneSources = append(r.DoneSources, attribution.Share{Name: n(6), Count: 3})
 	r.Late = lateOf(7, attribution.LateStack{PID: pid, Stack: 1, Doing: attribution.Ran, NS: 900, Samples: 1}, attribution.LateStack{PID: pid, Stack: 2, Doing: attribution.Slept, NS: 800})
+	r.Late.DelayNS = r.Latency.TotalNS
 	return r
 }
 

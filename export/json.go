@@ -197,7 +197,7 @@ const maxLateStacks = 100
 func toLate(l *attribution.Late, f *frames) jsonLate {
 	all := byFunctions(l.Stacks, f)
 	shown := all[:min(len(all), maxLateStacks)]
-	return jsonLate{l.RanNS, l.SleptNS, l.WaitedNS, l.UnknownNS, l.UnsampledNS, l.Samples, list(shown, func(s *lateSite) jsonLateStack {
+	return jsonLate{l.RanNS, l.SleptNS, l.WaitedNS, l.UnknownNS, l.NotLookedAtNS, l.UnsampledNS, l.DelayNS, l.UnprovenNS, l.Samples, list(shown, func(s *lateSite) jsonLateStack {
 		return jsonLateStack{s.PID, s.Doing.String(), s.NS, s.Samples, innermostFirst(s.frames)}
 	}), int64(len(all) - len(shown))}
 }

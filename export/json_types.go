@@ -92,14 +92,17 @@ type jsonSlow struct {
 }
 
 type jsonLate struct {
-	RanNS       int64           `json:"ran_ns"`
-	SleptNS     int64           `json:"slept_ns"`
-	WaitedNS    int64           `json:"waited_for_cpu_ns"`
-	UnknownNS   int64           `json:"unknown_ns"`
-	UnsampledNS int64           `json:"unsampled_ns"`
-	Samples     int64           `json:"samples"`
-	Stacks      []jsonLateStack `json:"stacks"`
-	Omitted     int64           `json:"omitted"`
+	RanNS         int64           `json:"ran_ns"`
+	SleptNS       int64           `json:"slept_ns"`
+	WaitedNS      int64           `json:"waited_for_cpu_ns"`
+	UnknownNS     int64           `json:"unknown_ns"`
+	NotLookedAtNS int64           `json:"not_looked_at_ns"`
+	UnsampledNS   int64           `json:"unsampled_ns"`
+	DelayNS       int64           `json:"delay_ns"`
+	UnprovenNS    int64           `json:"unproven_ns"`
+	Samples       int64           `json:"samples"`
+	Stacks        []jsonLateStack `json:"stacks"`
+	Omitted       int64           `json:"omitted"`
 }
 
 type jsonLateStack struct {

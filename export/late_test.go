@@ -25,6 +25,7 @@ func lateOf(unsampled int64, stacks ...attribution.LateStack) (l attribution.Lat
 			l.WaitedNS += s.NS
 		}
 	}
+	l.DelayNS = l.RanNS + l.SleptNS + l.WaitedNS
 	return l
 }
 
@@ -48,7 +49,7 @@ func eventModeLate(r *attribution.Report) attribution.Late {
 	again := stack(25, false, "crc32c_hw", "inline verify_block", "serve_request", "progress_loop", "start_thread", "clone3") // another instruction
 	write := stack(23, false, "write", "log_flush", "log_line", "serve_request", "progress_loop", "start_thread", "clone3")
 	event := stack(24, true, "ibv_get_cq_event", "progress_loop")
-	return lateOf(31_000_000,
+	l := lateOf(31_000_000,
 		attribution.LateStack{PID: pid, Stack: event, Doing: attribution.WaitedForCPU, NS: 480_000_000},
 		attribution.LateStack{PID: pid, Stack: serve, Doing: attribution.Ran, NS: 290_000_000, Samples: 58},
 		attribution.LateStack{PID: pid, Stack: lock, Doing: attribution.Slept, NS: 95_000_000},
@@ -58,10 +59,12 @@ func eventModeLate(r *attribution.Report) attribution.Late {
 		attribution.LateStack{PID: pid, Stack: 0, Doing: attribution.WaitedForCPU, NS: 9_000_000},
 		attribution.LateStack{PID: pid, Stack: write, Doing: attribution.WaitedForCPU, NS: 1_000_000},
 		attribution.LateStack{Doing: attribution.Slept, NS: 500_000, Rest: true})
+	l.UnknownNS, l.NotLookedAtNS, l.UnprovenNS = 2_000_000, 40_000_000, 700_000_000
+	return l
 }
 
 func hugeLate() attribution.Late {
-	return attribution.Late{RanNS: math.MaxInt64, SleptNS: math.MaxInt64, WaitedNS: -1, UnknownNS: math.MaxInt64, UnsampledNS: math.MinInt64, Samples: math.MaxInt64,
+	return attribution.Late{RanNS: math.MaxInt64, SleptNS: math.MaxInt64, WaitedNS: -1, UnknownNS: math.MaxInt64, UnsampledNS: math.MinInt64, NotLookedAtNS: math.MaxInt64, DelayNS: math.MaxInt64, UnprovenNS: math.MaxInt64, Samples: math.MaxInt64,
 		Stacks: []attribution.LateStack{{PID: math.MaxUint32, Stack: math.MaxUint64, Doing: attribution.Ran, NS: math.MaxInt64, Samples: math.MaxInt64},
 			{Doing: attribution.Slept, NS: -5}, {Doing: attribution.WaitedForCPU, NS: math.MaxInt64, Rest: true}}}
 }
@@ -93,7 +96,7 @@ func TestLateNames(t *testing.T) {
 	}
 }
 
-// Nothing is said of threads that were not late, or of whose stacks nothing is known.
+// Nothing is said of threads that were not late, were late for completions that nobody needed, or of whose stacks nothing is known.
 func TestLateIsSilent(t *testing.T) {
 	const heading = "WHILE COMPLETIONS WAITED"
 	late := eventModeJob()
@@ -104,8 +107,10 @@ func TestLateIsSilent(t *testing.T) {
 		late.Late.Stacks[i].Stack = 0
 	}
 	prompt := pollingJob()
-	prompt.Causes = []attribution.CauseTotal{{Cause: attribution.Base, TotalNS: 1_000_000}, {Cause: attribution.LatePoll, TotalNS: 9_000}, {Cause: attribution.Reap, TotalNS: 90_000}}
-	for _, r := range []*attribution.Report{late, prompt, trainingJob()} {
+	prompt.Late.DelayNS = prompt.Latency.TotalNS / 101
+	lazy := eventModeJob()
+	lazy.Late = attribution.Late{UnprovenNS: lazy.Latency.TotalNS}
+	for _, r := range []*attribution.Report{late, prompt, lazy, trainingJob()} {
 		if text := render(t, writers["txt"], r); strings.Contains(text, heading) {
 			t.Errorf("not silent:\n%s", text)
 		}

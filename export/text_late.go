@@ -15,15 +15,15 @@ const maxLate = 6
 // fewSamples do not tell shares.
 const fewSamples = 30
 
-// late tells, by call stack, what the threads that reap did while completions waited
-// for them: a cause says that a poll came late, not where the program was instead.
+// late tells, by call stack, what the threads that reap did while completions that
+// somebody needed waited for them: a cause says that a poll came late, not where the program was instead.
 func late(p *page, r *attribution.Report) {
 	l := &r.Late
 	if !wasLate(r) {
 		return
 	}
 	p.heading("WHILE COMPLETIONS WAITED", "what the threads that reap did instead")
-	whole := float64(l.RanNS) + float64(l.SleptNS) + float64(l.WaitedNS) + float64(l.UnknownNS)
+	whole := float64(l.RanNS) + float64(l.SleptNS) + float64(l.WaitedNS) + float64(l.UnknownNS) + float64(l.NotLookedAtNS)
 	t := newTable("lrrl", "call stack", "sum", "share", "")
 	all := byFunctions(r.Late.Stacks, newFrames(r))
 	for _, s := range all[:min(len(all), maxLate)] {
@@ -34,30 +34,17 @@ func late(p *page, r *attribution.Report) {
 	p.prose("  ", ansiDim, lateNote(l, whole))
 }
 
-// lateCauses are those of a late reap that are the program's own or the scheduler's.
-var lateCauses = map[attribution.Cause]bool{
-	attribution.LatePoll: true, attribution.OwnSleep: true, attribution.Handoff: true, attribution.Runqueue: true,
-	attribution.Preempted: true, attribution.Yielded: true, attribution.Throttled: true,
-}
-
-// wasLate says that it took a hundredth of the latencies, and that some call stack is
-// known: an ordinary poll is over a moment after done, too.
+// wasLate says that it is a hundredth of the latencies, by completions that somebody
+// needed, and that some call stack is known: an ordinary poll is over a moment after done, too.
 func wasLate(r *attribution.Report) bool {
 	const worthMention = 100
-	var late, whole float64
-	for _, causes := range [][]attribution.CauseTotal{r.Causes, r.Receives.Causes} {
-		for _, c := range causes {
-			whole += float64(c.TotalNS)
-			if lateCauses[c.Cause] {
-				late += float64(c.TotalNS)
-			}
-		}
-	}
+	whole := float64(r.Latency.TotalNS) + float64(r.Receives.Latency.TotalNS)
 	known := false
 	for _, s := range r.Late.Stacks {
 		known = known || s.Stack != 0
 	}
-	return known && late > 0 && late*worthMention >= whole
+	delay := float64(r.Late.DelayNS)
+	return known && delay > 0 && delay*worthMention >= whole
 }
 
 // lateSite is what was done in one chain of functions of a process.
@@ -152,6 +139,12 @@ func lateNote(l *attribution.Late, whole float64) string {
 	}
 	if l.UnknownNS > 0 {
 		s += fmt.Sprintf(" Of %s nothing is known any more.", durationNS(l.UnknownNS))
+	}
+	if l.NotLookedAtNS > 0 {
+		s += fmt.Sprintf(" Up to %s was not looked at: too many other completions were reaped meanwhile.", durationNS(l.NotLookedAtNS))
+	}
+	if l.UnprovenNS > 0 {
+		s += fmt.Sprintf(" Not in this: for %s completions waited that nobody was seen to need.", durationNS(l.UnprovenNS))
 	}
 	return s
 }

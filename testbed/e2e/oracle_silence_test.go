@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"strings"
+
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
 
@@ -57,6 +59,13 @@ func lazy(t *trial, m matrix) {
 	s := d.watch(t, d.job(t.T, "oracle-poller lazy=16 between=compute ns=20000"), 2000)
 	unblamed(t, s, 16*20_000)
 	t.atLeast(0.9, s.wrs, "not proven to be needed", func(w *measuredWR) bool { return w.Demand == attribution.Unproven })
+	text, stderr, code := say(t.T, "report", s.file)
+	if code != 0 {
+		t.Fatalf("report: %s", stderr)
+	}
+	t.within(!strings.Contains(text, "WHILE COMPLETIONS WAITED"), "nothing is said of what it did meanwhile", "late %+v:\n%s", s.Late, text)
+	t.within(s.Late.UnprovenNS > s.WindowNS/2 && s.Late.RanNS+s.Late.SleptNS+s.Late.WaitedNS <= s.Late.UnprovenNS/10,
+		"nearly all that waited is nobody's need", "of %d ns: %+v", s.WindowNS, s.Late)
 	quiet(t, s)
 }
 

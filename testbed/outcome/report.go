@@ -28,6 +28,15 @@ type (
 		Probes      []Probe
 		Sampled     *Sampled
 		Cost        Cost
+		Late        Late
+	}
+	// Late is what threads did while completions waited that somebody needed.
+	Late struct {
+		RanNS      int64 `json:"ran_ns"`
+		SleptNS    int64 `json:"slept_ns"`
+		WaitedNS   int64 `json:"waited_for_cpu_ns"`
+		DelayNS    int64 `json:"delay_ns"`
+		UnprovenNS int64 `json:"unproven_ns"` // of the other completions
 	}
 	// Sampled is nil where all of the window was observed.
 	Sampled struct {
