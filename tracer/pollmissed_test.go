@@ -40,7 +40,7 @@ func TestPollMissed(t *testing.T) {
 				case bySite(e):
 					// The exit probe is out by then, or nearly so.
 					if sites++; sites == 2000 {
-						leaveOut(t, tr, c.verb, c.left)
+						tr.targets.work.standingStill(func() { leaveOut(t, tr, c.verb, c.left) })
 					}
 				case sites >= 2000:
 					after++
@@ -63,6 +63,20 @@ func TestPollMissed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// standingStill does something while the follower does nothing.
+func (f *follower) standingStill(do func()) {
+	f.mu.Lock()
+	f.stopped = true
+	f.wake.Signal()
+	f.mu.Unlock()
+	f.idle.Wait()
+	do()
+	f.mu.Lock()
+	f.stopped = false
+	f.mu.Unlock()
+	f.idle.Go(f.run)
 }
 
 // leaveOut takes that site of a poll function out that is hit most. left: others
