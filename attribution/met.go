@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/rdmatrace/rdmatrace/event"
 )
@@ -49,32 +50,44 @@ var kindNames = [event.Kinds]string{
 func (m *met) doubts() (doubts []string) {
 	say := func(n int64, format string) {
 		if n > 0 {
-			doubts = append(doubts, fmt.Sprintf(format, n))
+			doubts = append(doubts, plural(n, format))
 		}
 	}
 	for kind, n := range m.dropped {
 		if n > 0 {
-			doubts = append(doubts, fmt.Sprintf("%d %s records were dropped: what they concern is lost or undecided", n, kindNames[kind]))
+			doubts = append(doubts, plural(int64(n), "%d "+kindNames[kind]+" {record was|records were} dropped: what {it concerns|they concern} is lost or undecided"))
 		}
 	}
-	say(m.late[roomVerb], "%d posts or completions came too late to be ordered and were left out")
-	say(m.late[roomSched]+m.late[roomInterrupt], "%d records of the scheduler or of interrupts came too late to be ordered and were left out")
-	say(m.late[roomSample], "%d samples came too late to be ordered and were left out")
-	say(m.late[roomRare], "%d records of objects, tasks or losses came too late to be ordered and were left out")
-	say(m.broken, "%d records contradict themselves and were left out")
-	say(m.unreadable, "%d completions could not be read")
-	say(m.unanchored, "%d times a queue lost its place: its work requests are excluded until it is proven again")
-	say(m.missedCompletions, "%d times a completion was missing before a later one of its queue")
-	say(m.missedReturns, "%d posting calls were not seen to return: their work requests are lost")
-	say(m.strayReturns, "%d returns of posting calls had no entry (calls in progress at the beginning)")
-	say(m.strayCompletions, "%d completions had no post that was seen")
-	say(m.overgrown, "%d times a queue was cut: it grew without a completion that says which of its work requests are done")
-	say(m.narrowed, "%d times more events were held back than fit: late ones may have been refused")
-	say(m.repaired, "%d times a thread was seen running while the records of the scheduler had it elsewhere")
+	say(m.late[roomVerb], "%d {post or completion|posts or completions} came too late to be ordered and {was|were} left out")
+	say(m.late[roomSched]+m.late[roomInterrupt], "%d {record|records} of the scheduler or of interrupts came too late to be ordered and {was|were} left out")
+	say(m.late[roomSample], "%d {sample|samples} came too late to be ordered and {was|were} left out")
+	say(m.late[roomRare], "%d {record|records} of objects, tasks or losses came too late to be ordered and {was|were} left out")
+	say(m.broken, "%d {record contradicts itself and was|records contradict themselves and were} left out")
+	say(m.unreadable, "%d {completion|completions} could not be read")
+	say(m.unanchored, "%d {time|times} a queue lost its place: its work requests are excluded until it is proven again")
+	say(m.missedCompletions, "%d {time|times} a completion was missing before a later one of its queue")
+	say(m.missedReturns, "%d posting {call was|calls were} not seen to return: {its|their} work requests are lost")
+	say(m.strayReturns, "%d {return of a posting call|returns of posting calls} had no entry (calls in progress at the beginning)")
+	say(m.strayCompletions, "%d {completion|completions} had no post that was seen")
+	say(m.overgrown, "%d {time|times} a queue was cut: it grew without a completion that says which of its work requests are done")
+	say(m.narrowed, "%d {time|times} more events were held back than fit: late ones may have been refused")
+	say(m.repaired, "%d {time|times} a thread was seen running while the records of the scheduler had it elsewhere")
 	if m.unknown > 0 {
 		doubts = append(doubts, fmt.Sprintf("%.3g s, summed over the work requests, lie before what is known of their threads and are undecided", float64(m.unknown)/1e9))
 	}
-	say(m.clockSteps, "%d steps of a device's clock")
-	say(m.clockOutliers, "%d time stamps of CQEs outside what causality allows")
+	say(m.clockSteps, "%d {step|steps} of a device's clock")
+	say(m.clockOutliers, "%d {time stamp of a CQE|time stamps of CQEs} outside what causality allows")
 	return doubts
+}
+
+// alternatives are of one, and of more.
+var alternatives = regexp.MustCompile(`\{([^{|}]*)\|([^{|}]*)\}`)
+
+// plural puts a number into a sentence, of which it takes the alternatives that go with it.
+func plural(n int64, format string) string {
+	which := "$2"
+	if n == 1 {
+		which = "$1"
+	}
+	return fmt.Sprintf(alternatives.ReplaceAllString(format, which), n)
 }

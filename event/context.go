@@ -122,6 +122,7 @@ type Probe struct {
 	Misses  uint64  // recursion misses
 	RunNS   float64 // what its program took of a hit, of which the trap is no part; 0: not measured
 	Error   string  // why it is not there
+	Stepped bool    // the kernel single-steps the instruction there
 }
 
 // Counter is a named count.

@@ -343,6 +343,7 @@ type jsonProbe struct {
 	Misses  uint64  `json:"misses"`
 	Error   string  `json:"error"`
 	RunNS   float64 `json:"run_ns"`
+	Stepped bool    `json:"stepped"`
 }
 
 type jsonCost struct {

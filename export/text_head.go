@@ -154,7 +154,7 @@ func latencyNotes(r *attribution.Report) (notes []string) {
 		notes = append(notes, unsignalled(r))
 	}
 	if s := r.Slow; s.Pattern != "" && s.Pattern != "none" {
-		notes = append(notes, fmt.Sprintf("Slow ones (above %s) came %s.", durationNS(s.ThresholdNS), cleanText(s.Pattern)))
+		notes = append(notes, fmt.Sprintf("Slow ones (above %s) came %s.", durationNS(s.ThresholdNS), adverb(cleanText(s.Pattern))))
 	}
 	if demand := shareList(r.Demands, demandWords); demand != "" {
 		notes = append(notes, "When done: "+demand+".")
@@ -199,4 +199,12 @@ func shareList(shares []attribution.Share, words map[string]string) string {
 		list = append(list, name+" "+percent(float64(s.Count), total))
 	}
 	return strings.Join(list, ", ")
+}
+
+// adverb of a pattern in time: the others are adverbs.
+func adverb(pattern string) string {
+	if pattern == "irregular" {
+		return "irregularly"
+	}
+	return pattern
 }

@@ -41,9 +41,9 @@ func ofThreads(r *attribution.Report) string {
 	entries, _ := probeHits(context(r))
 	switch {
 	case c.OfThreads > 1, c.OfThreads <= 0 && c.Limit > 0 && entries > 0:
-		s := "How long the threads ran which post and poll is not known, as most of them ended soon"
+		s := "What share of the time of the threads that post and poll this was is not known: most of them ended soon, or the price of a trap was taken in a bad moment"
 		if c.Limit > 0 {
-			s += fmt.Sprintf(": the limit of %s may not have been kept", percent(c.Limit, 1))
+			s += fmt.Sprintf("; the limit of %s may not have been kept", percent(c.Limit, 1))
 		}
 		return s + "."
 	case c.OfThreads <= 0:

@@ -189,25 +189,44 @@ func trapSentence(r *attribution.Report, window float64) string {
 	if r.Latency.Count > 0 {
 		s += fmt.Sprintf(" (%.1f a measured work request)", float64(entries+returns)/float64(r.Latency.Count))
 	}
-	return s + trapCost(c, float64(entries), float64(returns), window) + "."
+	return s + trapCost(c, float64(entries+returns), window) + "."
 }
 
-// trapCost of so many probe hits, and of their programs: a range, as some of the probed
-// instructions are emulated by the kernel and some are single-stepped.
-func trapCost(context *event.Context, entries, returns, window float64) string {
-	c := context.Cost
-	if c.TrapNS <= 0 {
+// trapCost of the probes that were hit, and of their programs.
+func trapCost(context *event.Context, hits, window float64) string {
+	if context.Cost.TrapNS <= 0 {
 		return "; what one costs was not calibrated"
 	}
-	spent := func(trap, pair float64) float64 { return entries*trap + returns*max(pair-trap, 0) }
-	stepped, steppedPair := max(c.SteppedTrapNS, c.TrapNS), max(c.SteppedPairNS, c.PairNS)
-	low, high := spent(c.TrapNS, c.PairNS), spent(stepped, steppedPair)
-	each := "up to " + to(duration(c.TrapNS), duration(stepped)) + " each"
-	if ran := programsRan(context); ran > 0 {
-		each += ", and " + duration(ran/(entries+returns)) + " for our programs"
-		low, high = low+ran, high+ran
+	traps, dearest := trapsTook(context)
+	each := "up to " + duration(dearest) + " each"
+	ran := programsRan(context)
+	if ran > 0 {
+		each += ", and " + duration(ran/hits) + " for our programs"
 	}
-	return fmt.Sprintf(", %s: %s of its threads' time, %s of one CPU", each, to(duration(low), duration(high)), percentRange(low, high, window))
+	return fmt.Sprintf(", %s: %s of its threads' time, %s of one CPU", each, duration(traps+ran), percent(traps+ran, window))
+}
+
+// trapsTook is what the traps of the target took, and one of the dearest that it ran
+// into, ns: of instructions that the kernel emulates, or has to single-step.
+func trapsTook(c *event.Context) (sum, dearest float64) {
+	for _, pr := range c.Probes {
+		trap, pair := c.Cost.TrapNS, c.Cost.PairNS
+		if pr.Stepped {
+			trap, pair = max(c.Cost.SteppedTrapNS, trap), max(c.Cost.SteppedPairNS, pair)
+		}
+		switch pr.Kind {
+		case "uprobe":
+		case "uretprobe":
+			trap = max(pair-trap, 0)
+		default:
+			continue
+		}
+		if pr.Hits > 0 {
+			sum += trap * float64(pr.Hits)
+			dearest = max(dearest, trap)
+		}
+	}
+	return sum, dearest
 }
 
 // programsRan is how long our programs ran at the hits of the target's probes, ns; 0:
@@ -219,14 +238,6 @@ func programsRan(c *event.Context) (ns float64) {
 		}
 	}
 	return ns
-}
-
-// to is a range in words.
-func to(low, high string) string {
-	if low == high {
-		return low
-	}
-	return low + " to " + high
 }
 
 // probeHits inside the target, entry and return probes apart.

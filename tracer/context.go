@@ -87,7 +87,7 @@ func (t *Tracer) probeResults() []event.Probe {
 		}
 		for _, r := range tg.attach.probes {
 			r.probe.Hits = t.kernel.hits(&r)
-			r.probe.RunNS = runs.of(r.key.program)
+			r.probe.RunNS, r.probe.Stepped = runs.of(r.key.program), r.stepped
 			// What a program missed cannot be told by site: its first one has all.
 			if !told[r.key.program] {
 				told[r.key.program] = true

@@ -260,7 +260,7 @@ type share float64
 func (s *share) Set(text string) error {
 	n, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(text, "%")), 64)
 	if err != nil || !(n > 0 && n <= 100) {
-		return errors.New("not a percentage, such as 1 or 0.5%")
+		return errors.New("not a percentage above 0 and up to 100, such as 1 or 0.5%")
 	}
 	*s = share(n / 100)
 	return nil
