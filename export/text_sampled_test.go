@@ -44,7 +44,7 @@ func TestSampledText(t *testing.T) {
 	}
 	r.Context.Cost.OfThreads = 57.04
 	text = said()
-	if !strings.Contains(text, "is not known, as most of them ended soon: the limit of 1.0 % may not have been kept.") || strings.Contains(text, "5704") {
+	if !strings.Contains(text, "is not known: most of them ended soon, or the price of a trap was taken in a bad moment; the limit of 1.0 % may not have been kept.") || strings.Contains(text, "5704") {
 		t.Errorf("of threads that ended: %s", text)
 	}
 	r.Sampled = nil

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"sort"
 	"strings"
@@ -198,9 +199,9 @@ func trapCost(context *event.Context, hits, window float64) string {
 		return "; what one costs was not calibrated"
 	}
 	traps, dearest := trapsTook(context)
-	each := "up to " + duration(dearest) + " each"
+	each := "up to " + duration(cmp.Or(dearest, context.Cost.TrapNS)) + " each"
 	ran := programsRan(context)
-	if ran > 0 {
+	if ran > 0 && hits > 0 {
 		each += ", and " + duration(ran/hits) + " for our programs"
 	}
 	return fmt.Sprintf(", %s: %s of its threads' time, %s of one CPU", each, duration(traps+ran), percent(traps+ran, window))
