@@ -108,6 +108,7 @@ var ipiVectors = map[uint32]string{
 // naming resolves what single work requests hold as numbers.
 type naming struct {
 	arch    string
+	toolPID uint32 // rdmatrace's own process
 	lines   map[uint32]string
 	threads map[uint32]string
 	cgroups map[uint64]string
@@ -115,7 +116,7 @@ type naming struct {
 }
 
 func newNaming(ctx *event.Context) *naming {
-	n := &naming{arch: ctx.Host.Arch, lines: make(map[uint32]string), threads: make(map[uint32]string)}
+	n := &naming{arch: ctx.Host.Arch, toolPID: ctx.ToolPID, lines: make(map[uint32]string), threads: make(map[uint32]string)}
 	n.nameCgroups(ctx)
 	for _, line := range ctx.IRQs {
 		n.lines[line.Line] = line.Name
@@ -167,6 +168,9 @@ func (n *naming) one(c *culprit) string {
 	case culpritTask:
 		if name == "" {
 			name = "task"
+		}
+		if c.pid == n.toolPID && c.pid != 0 {
+			return fmt.Sprintf("%s (pid %d, which traced this)", name, c.pid)
 		}
 		return fmt.Sprintf("%s (pid %d)", name, c.pid)
 	case culpritIRQ:

@@ -10,6 +10,7 @@ import (
 
 func TestNames(t *testing.T) {
 	ctx := &event.Context{
+		ToolPID: 77,
 		IRQs:    []event.IRQ{{Line: 27, Name: "virtio3-input.0"}, {Line: 31, Name: "mlx5_comp3@pci:0000:03:00.0\xff"}},
 		Threads: []event.Thread{{PID: 9, TID: 10, Comm: "pt_mpi"}, {PID: 9, TID: 11, Comm: "caf\xc3"}},
 	}
@@ -23,6 +24,7 @@ func TestNames(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{x86.culprit(&culprit{}), ""},
 		{x86.culprit(ptr(task("stress-ng", 312))), "stress-ng (pid 312)"},
+		{x86.culprit(ptr(task("rdmatrace", 77))), "rdmatrace (pid 77, which traced this)"},
 		{x86.culprit(&broken), "fifteen-bytes\uFFFD (pid 4)"},
 		{x86.culprit(&irq), "virtio3-input.0 (irq 27)"},
 		{x86.culprit(&culprit{kind: culpritIRQ, id: 31}), "mlx5_comp3@pci:0000:03:00.0\uFFFD (irq 31)"},

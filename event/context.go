@@ -4,6 +4,7 @@ package event
 // on another machine. A capture file holds it as JSON; fields are only added.
 type Context struct {
 	Tool    string // version of rdmatrace that recorded
+	ToolPID uint32 // its process; 0: unknown
 	Host    Host
 	Window  Window
 	Targets []Target

@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // Beginning is what is known of the Context before the first event, for a
 // reader that gets to see no more. Call it between New and Run.
 func (t *Tracer) Beginning() *event.Context {
-	c := &event.Context{Tool: t.cfg.Tool, Host: t.host, Devices: t.devices.Finish(), Cost: t.cost(), Notes: t.allNotes()}
+	c := &event.Context{Tool: t.cfg.Tool, ToolPID: uint32(os.Getpid()), Host: t.host, Devices: t.devices.Finish(), Cost: t.cost(), Notes: t.allNotes()}
 	c.Window.Begin = monotonic()
 	t.describeTargets(c)
 	return c
@@ -34,7 +35,7 @@ func (t *Tracer) Context() *event.Context {
 		}
 	}
 	c := &event.Context{
-		Tool: t.cfg.Tool, Host: t.host, Window: t.window,
+		Tool: t.cfg.Tool, ToolPID: uint32(os.Getpid()), Host: t.host, Window: t.window,
 		Counters: t.counters(), Stacks: t.stacks.list(), Mappings: t.stacks.store.Mappings(),
 		Devices: t.devices.Finish(), IRQs: t.devices.IRQs(t.lines.list()), Cost: t.cost(),
 	}
