@@ -120,7 +120,7 @@ func TestUnknownIsSkipped(t *testing.T) {
 	b = append(b, stored(chunkHeader{sequence: 1, typ: 78, flags: 0xff}, []byte("not even zstd"))...)
 	b = append(b, chunkOf(2, chunkEvents, payload, uint32(len(payload)))...)
 	b = append(b, chunkOf(3, chunkContext, []byte(`{"Tool":"later","Unknown":[1]}`), 30)...)
-	b = append(b, chunkOf(4, chunkEnd, []byte{1}, 1)...)
+	b = append(b, chunkOf(4, chunkEnd, []byte{2}, 1)...) // of both events
 	// What is left out is as predicted: Begin is Time, Call the previous one's plus 1.
 	want := event.Event{Kind: event.KindArm, Time: 42, Verb: event.Verb{Begin: 42, Call: 1}}
 	wantWhole(t, b, []event.Event{want}, &event.Context{Tool: "later"})

@@ -95,6 +95,8 @@ type decoder struct {
 	at    int    // what was read of it
 	spans []span // of the names, in data
 	prev  [event.Kinds]event.Event
+
+	skipped uint64 // events of kinds that this version does not know, of all chunks
 }
 
 type span struct{ begin, end uint32 }
@@ -129,6 +131,7 @@ func (d *decoder) next(e *event.Event) (bool, error) {
 			return false, fmt.Errorf("bad event at %d", start)
 		}
 		if int(kind) >= event.Kinds {
+			d.skipped++
 			continue
 		}
 		*e = event.Event{Kind: event.Kind(kind)}

@@ -141,8 +141,8 @@ func (r *Reader) readChunk() {
 // end checks the count of events, which tells of a chunk that was taken out.
 func (r *Reader) end() {
 	r.err = io.EOF
-	if n, _ := binary.Uvarint(r.payload); n != r.events {
-		r.corrupt(fmt.Sprintf("%d events, where its end says %d", r.events, n))
+	if n, _ := binary.Uvarint(r.payload); n != r.events+r.dec.skipped {
+		r.corrupt(fmt.Sprintf("%d events, where its end says %d", r.events+r.dec.skipped, n))
 	}
 }
 

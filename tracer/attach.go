@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -35,14 +36,17 @@ func (l *links) add(more ...link.Link) {
 
 // drop closes some of them now; those that close took are closed by that.
 func (l *links) drop(some ...link.Link) error {
+	wanted := make(map[link.Link]bool, len(some))
+	for _, one := range some {
+		wanted[one] = true
+	}
 	var ours []link.Link
 	l.mu.Lock()
 	l.all = slices.DeleteFunc(l.all, func(one link.Link) bool {
-		if !slices.Contains(some, one) {
-			return false
+		if wanted[one] {
+			ours = append(ours, one)
 		}
-		ours = append(ours, one)
-		return true
+		return wanted[one]
 	})
 	l.mu.Unlock()
 	return closeAll(ours)
@@ -56,11 +60,20 @@ func (l *links) close() error {
 	return closeAll(all)
 }
 
+// closersMost links are closed at a time: each waits in the kernel, for some 50 ms, and
+// takes one of the process's threads for that.
+const closersMost = 64
+
 func closeAll(all []link.Link) error {
 	errs := make([]error, len(all))
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for i, one := range all {
-		wg.Go(func() { errs[i] = one.Close() })
+	for range min(len(all), closersMost) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				errs[i] = all[i].Close()
+			}
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
@@ -64,6 +65,8 @@ type follower struct {
 	idle    sync.WaitGroup
 	notes   []string
 	pace    pacer
+	// clearing: probes of processes that have ended are being taken out.
+	clearing atomic.Bool
 }
 
 // maxPending bounds the changes that wait: a target that makes more objects

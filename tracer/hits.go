@@ -3,6 +3,7 @@ package tracer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf/link"
@@ -80,38 +81,45 @@ func (k *kernel) counted(number uint32) (sum uint64) {
 	return sum
 }
 
-// clear takes out the probes of a process that has ended, and gives the numbers of
-// its sites to others: a job may start programs without end.
-func (a *attacher) clear() error {
-	var all []link.Link
+// leftover is what is left to be cleared of a process that has ended.
+type leftover struct {
+	links   []link.Link
+	numbers []uint32
+}
+
+// leave gives up the probes of a process that has ended: what they counted is final.
+func (a *attacher) leave() (left leftover) {
 	for _, b := range a.batches {
-		all = append(all, b.links...)
+		left.links = append(left.links, b.links...)
 		b.links = nil
 	}
-	err := a.links.drop(all...)
-	k := a.kernel
-	none := make([]uint64, k.cpus)
-	var free []uint32
 	for i := range a.probes {
 		r := &a.probes[i]
-		r.hits = k.hits(r)
-		for _, n := range r.numbers {
-			if n == 0 {
-				continue
-			}
-			if e := k.coll.Maps[bpf.RdmaMapSiteHits].Put(n, none); e != nil {
-				err = errors.Join(err, fmt.Errorf("clear the hits of site %d: %w", n, e))
-				continue
-			}
-			free = append(free, n)
-		}
+		r.hits = a.kernel.hits(r)
+		left.numbers = append(left.numbers, slices.DeleteFunc(r.numbers, func(n uint32) bool { return n == 0 })...)
 		r.numbers = nil
+	}
+	return left
+}
+
+// clear takes probes out, and gives the numbers of their sites to others: a job may
+// start programs without end. It takes long.
+func (k *kernel) clear(l *links, left leftover) error {
+	errs := []error{l.drop(left.links...)}
+	none := make([]uint64, k.cpus)
+	var free []uint32
+	for _, n := range left.numbers {
+		if err := k.coll.Maps[bpf.RdmaMapSiteHits].Put(n, none); err != nil {
+			errs = append(errs, fmt.Errorf("clear the hits of site %d: %w", n, err))
+			continue
+		}
+		free = append(free, n)
 	}
 	k.sites.mu.Lock()
 	k.sites.spare = append(k.sites.spare, free...)
 	k.sites.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("take out the probes of process %d, which has ended: %w", a.pid, err)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("take out the probes of processes that have ended: %w", err)
 	}
 	return nil
 }

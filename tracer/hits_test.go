@@ -33,7 +33,7 @@ func TestNumbersOfTheEnded(t *testing.T) {
 	if got := k.hits(first); got != 7 {
 		t.Fatalf("%d hits", got)
 	}
-	if err := ended.clear(); err != nil {
+	if err := k.clear(ended.links, ended.leave()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(ended.links.all); n != 0 {

@@ -31,6 +31,8 @@ type kernel struct {
 	// paused: the probes of posts and polls are out, those too that are found meanwhile.
 	// The follower's goroutine alone pauses and, once it runs, attaches.
 	paused bool
+	// forks: child processes are traced too.
+	forks bool
 	// opened: the gate is open.
 	opened atomic.Bool
 	// round counts the times between pauses.
@@ -65,6 +67,7 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if k.cpus, err = ebpf.PossibleCPU(); err != nil {
 		return nil, fmt.Errorf("count the CPUs: %w", err)
 	}
+	k.forks = cfg.FollowForks
 	k.dropMissing(spec, types)
 	if err := configure(spec, types, k.cpus, cfg); err != nil {
 		return nil, err

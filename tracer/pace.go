@@ -94,7 +94,7 @@ func (p *pacer) share() float64 {
 func (f *follower) keepPace() error {
 	f.meter()
 	p := &f.pace
-	err := f.targets.clear()
+	err := f.clearEnded()
 	now := monotonic()
 	p.grow(now)
 	switch {
@@ -107,6 +107,22 @@ func (f *follower) keepPace() error {
 	}
 	err = errors.Join(err, p.runs.look(f.kernel, monotonic()))
 	f.paceLater(p.nextLook())
+	return err
+}
+
+// clearEnded takes out the probes of processes that have ended, beside the follower:
+// others stand still until it lets them go. One lot at a time.
+func (f *follower) clearEnded() error {
+	if !f.clearing.CompareAndSwap(false, true) {
+		return nil
+	}
+	left, err := f.targets.leave()
+	f.idle.Go(func() {
+		defer f.clearing.Store(false)
+		if err := f.kernel.clear(f.links, left); err != nil {
+			f.say(err)
+		}
+	})
 	return err
 }
 

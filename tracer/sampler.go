@@ -26,16 +26,16 @@ type sampler struct {
 // samplerClock is what the kernel calls it.
 const samplerClock = "cpu-clock"
 
-// A clock runs while its thread does, or those that this one starts; or, with a thread
-// of -1, on a CPU all the time.
+// A clock runs while its thread does, or those that this one starts, also in other
+// processes if these are traced; or, with a thread of -1, on a CPU all the time.
 type clock struct{ tid, cpu int }
 
-// clocksMost: with more threads the CPUs have clocks instead, which interrupt what else
-// runs there as well, and the idle.
+// clocksMost: with more threads, or less open files to be had, the CPUs have clocks
+// instead, which interrupt what else runs there as well, and the idle.
 const clocksMost = 256
 
-// clocksFor gives the threads of some processes clocks.
-func clocksFor(pids []int, cpus int, threads func(pid int) ([]int, error)) (all []clock) {
+// clocksFor gives the threads of some processes clocks, so many at most.
+func clocksFor(pids []int, most, cpus int, threads func(pid int) ([]int, error)) (all []clock) {
 	known := map[int]bool{}
 	for _, pid := range pids {
 		for more := true; more; { // until none was started while the others got theirs
@@ -50,7 +50,7 @@ func clocksFor(pids []int, cpus int, threads func(pid int) ([]int, error)) (all 
 					all = append(all, clock{tid, -1})
 				}
 			}
-			if len(all) > clocksMost {
+			if len(all) > most {
 				return clocksOf(cpus)
 			}
 		}
@@ -89,6 +89,10 @@ func openSampler(all []clock, host locate.Host, open func(clock) (int, error)) (
 	return s, probe
 }
 
+// inheritThread is perf_event_attr.inherit_thread of <linux/perf_event.h>, which
+// golang.org/x/sys lacks: threads inherit the event, processes do not (since 5.13).
+const inheritThread = 1 << 35
+
 // clock sets one up with the program. Its period is fixed: a frequency may be above the
 // limit of kernel.perf_event_max_sample_rate.
 func (k *kernel) clock(c clock) (fd int, err error) {
@@ -102,6 +106,9 @@ func (k *kernel) clock(c clock) (fd int, err error) {
 	}
 	if c.tid >= 0 {
 		attr.Bits |= unix.PerfBitInherit
+	}
+	if c.tid >= 0 && !k.forks {
+		attr.Bits |= inheritThread
 	}
 	attr.Size = uint32(unsafe.Sizeof(attr))
 	if fd, err = unix.PerfEventOpen(&attr, c.tid, c.cpu, -1, unix.PERF_FLAG_FD_CLOEXEC); err != nil {

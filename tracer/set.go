@@ -137,8 +137,9 @@ func (ts *targets) ended(k *kernel) (all bool, err error) {
 	return all, err
 }
 
-// clear takes out the probes of processes that have ended.
-func (ts *targets) clear() error {
+// leave gives up what the processes that have ended held, and gives what is left to be
+// cleared of them.
+func (ts *targets) leave() (left leftover, err error) {
 	var over []*target
 	ts.mu.Lock()
 	for _, tg := range ts.all {
@@ -148,11 +149,13 @@ func (ts *targets) clear() error {
 		}
 	}
 	ts.mu.Unlock()
-	var errs []error
 	for _, tg := range over {
-		errs = append(errs, tg.attach.clear(), tg.close())
+		of := tg.attach.leave()
+		left.links = append(left.links, of.links...)
+		left.numbers = append(left.numbers, of.numbers...)
+		err = errors.Join(err, tg.close())
 	}
-	return errors.Join(errs...)
+	return left, err
 }
 
 // halt ends the following: no probe is added any more.

@@ -132,10 +132,10 @@ func TestClocksFor(t *testing.T) {
 		}
 		return many, nil
 	}
-	if got, want := clocksFor([]int{1, 2}, 3, threads), []clock{{10, -1}, {11, -1}, {12, -1}, {13, -1}}; !slices.Equal(got, want) {
+	if got, want := clocksFor([]int{1, 2}, 4, 3, threads), []clock{{10, -1}, {11, -1}, {12, -1}, {13, -1}}; !slices.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
-	if got, want := clocksFor([]int{1, 3}, 3, threads), []clock{{-1, 0}, {-1, 1}, {-1, 2}}; !slices.Equal(got, want) {
+	if got, want := clocksFor([]int{1, 3}, clocksMost, 3, threads), []clock{{-1, 0}, {-1, 1}, {-1, 2}}; !slices.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
 }

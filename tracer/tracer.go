@@ -233,10 +233,23 @@ func checkOpenFiles(processes int) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("read the limit of open files: %w", err)
 	}
-	if need := uint64(filesOfOurs + facts.Host().CPUs + filesOfProcess*processes); limit.Cur < need {
+	if need := filesNeeded(processes); limit.Cur < need {
 		return fmt.Errorf("this may take %d open files, the limit is %d: raise it (ulimit -n), or trace fewer processes at a time", need, limit.Cur)
 	}
 	return nil
+}
+
+func filesNeeded(processes int) uint64 {
+	return uint64(filesOfOurs + facts.Host().CPUs + filesOfProcess*processes)
+}
+
+// filesLeft may be open beside what the trace of some processes needs.
+func filesLeft(processes int) uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0 // as checkOpenFiles has said
+	}
+	return limit.Cur - min(filesNeeded(processes), limit.Cur)
 }
 
 // sample sets up the clocks of the targets' threads.
@@ -245,7 +258,8 @@ func (t *Tracer) sample() {
 	for _, tg := range t.targets.list() {
 		pids = append(pids, tg.pid)
 	}
-	clocks := clocksFor(pids, t.kernel.cpus, func(pid int) ([]int, error) { return locate.Threads(fmt.Sprintf("/proc/%d", pid)) })
+	most := int(min(filesLeft(len(pids)), clocksMost))
+	clocks := clocksFor(pids, most, t.kernel.cpus, func(pid int) ([]int, error) { return locate.Threads(fmt.Sprintf("/proc/%d", pid)) })
 	var probe event.Probe
 	if t.sampler, probe = openSampler(clocks, t.cfg.Host, t.kernel.clock); probe.Error != "" {
 		t.notes = append(t.notes, tracepointNote(probe))
