@@ -110,6 +110,10 @@ func (tr *tracing) sees(t *testing.T, completions int) {
 	})
 }
 
+// stacksNotTaken: of switches, so many in a time, and of samples, where the storage of
+// their thread is in use (6.1's is then refused). The switches themselves are there.
+const stacksNotTaken = "stacks of threads not taken"
+
 // sound fails the test where the books don't balance, the classes don't add up
 // to the latency, a part is negative or anything was lost.
 func (r *report) sound(t *testing.T) {
@@ -123,7 +127,7 @@ func (r *report) sound(t *testing.T) {
 		t.Errorf("%d lost: %v", r.WRs.Lost, r.Doubts)
 	}
 	for name, n := range r.Losses {
-		if n != 0 {
+		if n != 0 && name != stacksNotTaken {
 			t.Errorf("%d %s", n, name)
 		}
 	}
