@@ -166,8 +166,8 @@ static __always_inline bool stack_emit(struct pt_regs *regs, const struct site_k
 					(void *)(base + i * STACK_CHUNK)))
 			break;
 	}
-	if (!i)
-		count(COUNT_STACK_CUT);
+	if (!i) /* a thread's is not always in memory when it is switched out */
+		count(flags & STACK_OF_THREAD ? COUNT_STACKS_FULL : COUNT_STACK_CUT);
 	rec->size = i * STACK_CHUNK;
 	out_submit(&o, rec);
 	return true;

