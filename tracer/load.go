@@ -62,12 +62,11 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the built-in BPF object: %w", err)
 	}
-	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls, round: 1, locks: locksMappings(types)}
+	k := &kernel{missing: map[string]string{}, keepEmpty: cfg.EmptyPolls, round: 1, locks: locksMappings(types), forks: cfg.FollowForks}
 	k.polls.learned = map[pathKey]pollPath{}
 	if k.cpus, err = ebpf.PossibleCPU(); err != nil {
 		return nil, fmt.Errorf("count the CPUs: %w", err)
 	}
-	k.forks = cfg.FollowForks
 	k.dropMissing(spec, types)
 	if err := configure(spec, types, k.cpus, cfg); err != nil {
 		return nil, err

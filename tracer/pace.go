@@ -117,6 +117,10 @@ func (f *follower) clearEnded() error {
 		return nil
 	}
 	left, err := f.targets.leave()
+	if len(left.links)+len(left.numbers) == 0 {
+		f.clearing.Store(false)
+		return err
+	}
 	f.idle.Go(func() {
 		defer f.clearing.Store(false)
 		if err := f.kernel.clear(f.links, left); err != nil {

@@ -67,31 +67,19 @@ func TestRunTimes(t *testing.T) {
 // echo writes once for each byte that it is given.
 type echo struct {
 	pid int
-	in  io.WriteCloser
+	in  io.Writer
 	out io.Reader
 }
 
 func startEcho(t *testing.T) *echo {
 	t.Helper()
 	child := exec.Command("cat")
-	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := child.Wait(); err != nil {
-			t.Errorf("the program was harmed: %v", err)
-		}
-	})
-	return &echo{child.Process.Pid, in, out}
+	pid, in := startUnharmed(t, child)
+	return &echo{pid, in, out}
 }
 
 func (e *echo) once(t *testing.T) {

@@ -143,8 +143,7 @@ func (ts *targets) leave() (left leftover, err error) {
 	var over []*target
 	ts.mu.Lock()
 	for _, tg := range ts.all {
-		if tg.removed && !tg.cleared && tg.attach != nil {
-			tg.cleared = true
+		if tg.removed && !tg.closed && tg.attach != nil {
 			over = append(over, tg)
 		}
 	}

@@ -36,9 +36,8 @@ type target struct {
 	ended  atomic.Bool
 	ours   bool // we started it: it is stopped until probes are in
 	notes  []string
-	// removed: it is no target of the programs any more; cleared: nor has it probes
-	removed, cleared bool
-	closed           bool
+	// removed: it is no target of the programs any more; closed: nor is anything held of it
+	removed, closed bool
 
 	// layoutsKnown: the private layout of libmlx5 is proven; until then these
 	// objects, made later than the first look, may prove it.
