@@ -16,7 +16,7 @@ type memoryRing struct {
 
 func newMemoryRing(size int) *memoryRing {
 	r := &memoryRing{size: uint64(size)}
-	r.data, r.mask = make([]byte, 2*size), uint64(size-1)
+	r.data, r.mask = make([]byte, size), uint64(size-1)
 	r.consumePos, r.producePos = new(uint64), new(uint64)
 	return r
 }
@@ -30,9 +30,11 @@ func (r *memoryRing) write(time uint64, bytes int, flags uint32) bool {
 	raw := make([]byte, need)
 	binary.NativeEndian.PutUint32(raw, uint32(bytes)|flags)
 	binary.NativeEndian.PutUint64(raw[ringHeader:], time)
-	for i, b := range raw { // the kernel maps the data twice; here it is written twice
-		at := (*r.producePos + uint64(i)) & r.mask
-		r.data[at], r.data[at+r.size] = b, b
+	for i := range raw[ringHeader+8:] {
+		raw[ringHeader+8+i] = byte(time)
+	}
+	for i, b := range raw {
+		r.data[(*r.producePos+uint64(i))&r.mask] = b
 	}
 	*r.producePos += need
 	return true
@@ -67,6 +69,9 @@ func TestDrainByTime(t *testing.T) {
 				time := binary.NativeEndian.Uint64(raw)
 				if time < latest {
 					t.Fatalf("%d rings: %d after %d", cpus, time, latest)
+				}
+				if i := slices.IndexFunc(raw[8:], func(b byte) bool { return b != byte(time) }); i >= 0 {
+					t.Fatalf("%d rings: byte %d of %d is another record's", cpus, 8+i, len(raw))
 				}
 				latest = time
 				read++

@@ -12,9 +12,10 @@ import (
 )
 
 // A BPF ring buffer as user space sees it: a page with the consumer's
-// position, a page with the producer's, then the data, mapped twice in a row
-// so that a record never wraps. Each record has an 8-byte header, whose first
-// word is its length and two flags (kernel/bpf/ringbuf.c).
+// position, a page with the producer's, then the data. Each record has an 8-byte
+// header, whose first word is its length and two flags (kernel/bpf/ringbuf.c). The
+// kernel would map the data twice in a row, so that a record never wraps, but counts
+// every page twice then: what one limits a container's memory by.
 const (
 	ringHeader  = 8
 	ringBusy    = 1 << 31 // reserved, not yet submitted
@@ -28,7 +29,8 @@ type ring struct {
 	m          *ebpf.Map
 	consumer   []byte
 	producer   []byte
-	data       []byte // twice the ring
+	data       []byte
+	wrapped    []byte // a copy of a record that wraps; reused
 	mask       uint64
 	consumePos *uint64
 	producePos *uint64
@@ -42,10 +44,10 @@ func openRing(m *ebpf.Map) (*ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map the consumer page of a ring buffer: %w", err)
 	}
-	producer, err := unix.Mmap(m.FD(), int64(page), page+2*size, unix.PROT_READ, unix.MAP_SHARED)
+	producer, err := unix.Mmap(m.FD(), int64(page), page+size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		unix.Munmap(consumer)
-		return nil, fmt.Errorf("map %d bytes of a ring buffer: %w", page+2*size, err)
+		return nil, fmt.Errorf("map %d bytes of a ring buffer: %w", page+size, err)
 	}
 	return &ring{
 		m: m, consumer: consumer, producer: producer, data: producer[page:],
@@ -74,13 +76,25 @@ func (r *ring) next() []byte {
 		if head&ringBusy != 0 {
 			return nil
 		}
-		raw := r.data[start+ringHeader:][:head&^(ringBusy|ringDiscard)]
+		raw := r.record(start+ringHeader, uint64(head&^(ringBusy|ringDiscard)))
 		if head&ringDiscard == 0 {
 			return raw
 		}
 		r.release(raw)
 	}
 	return nil
+}
+
+// record is the bytes of one that begins at from, which is the ring's end where its
+// header ended there.
+func (r *ring) record(from, size uint64) []byte {
+	from &= r.mask
+	if from+size <= uint64(len(r.data)) {
+		return r.data[from : from+size]
+	}
+	r.wrapped = append(r.wrapped[:0], r.data[from:]...)
+	r.wrapped = append(r.wrapped, r.data[:size-uint64(len(r.wrapped))]...)
+	return r.wrapped
 }
 
 // release frees the record that next returned.
@@ -104,5 +118,7 @@ func ringSize(total, n int) int {
 	return max(size, os.Getpagesize())
 }
 
-// maxRing is the largest ring of one CPU: more would only hide a stuck reader.
-const maxRing = 8 << 20
+// maxRing is the largest ring of one CPU, which holds half a second of 100,000 work
+// requests a second: a reader that shares its CPU with threads that spin was seen to be
+// kept from it for a quarter of one. More would only hide a stuck reader.
+const maxRing = 16 << 20

@@ -124,6 +124,7 @@ func TestMemory(t *testing.T) {
 		}
 	})
 	tr.result(t)
+	t.Logf("%d kB", kb)
 	if kb == 0 || kb >= 150<<10 {
 		t.Errorf("rdmatrace used %d kB", kb)
 	}
