@@ -24,6 +24,7 @@ const (
 	buildLook       = 10 * time.Millisecond
 	// buildCheck: so late at most setters are put in again, if they are needed.
 	buildCheck = 200 * time.Millisecond
+	pausedLook = windowLeast / 2
 )
 
 // As in bpf/wqe.bpf.h.
@@ -62,9 +63,13 @@ func (f *follower) buildLater(s *buildSlot, delay time.Duration) {
 	time.AfterFunc(delay, func() { f.add(change{what: buildStep, pid: uint32(s.attach.pid), build: s}) })
 }
 
-// wait looks again, later each time.
+// wait looks again, later each time; in a pause so soon that it is not the next one
+// already, as windows are shorter than what it would come to.
 func (f *follower) wait(s *buildSlot) error {
 	s.delay = min(2*s.delay, retryMax)
+	if f.kernel.paused {
+		s.delay = pausedLook
+	}
 	f.buildLater(s, s.delay)
 	return nil
 }
@@ -100,9 +105,12 @@ func (f *follower) stepBuild(s *buildSlot) error {
 	case buildClosing:
 		return f.closeSetters(s)
 	case buildReading:
-		if counts.Unfit == 0 || f.kernel.paused {
+		switch {
+		case counts.Unfit == 0:
 			f.buildLater(s, buildCheck)
 			return nil
+		case f.kernel.paused:
+			return f.wait(s)
 		}
 		return f.putSettersBack(s, counts)
 	}
