@@ -174,7 +174,7 @@ func (e *Engine) verb(r *verbRecord) {
 	if e.held.len() > 0 {
 		e.release(r.time)
 	}
-	if e.pauses.on {
+	if e.pauses.on || r.kind <= event.KindPostEnd && beginOf(r) < e.pauses.ended {
 		return // of a call that was under way as probes went or came
 	}
 	switch r.kind {

@@ -12,6 +12,7 @@ import "math"
 type pauses struct {
 	on     bool // they are not observed
 	since  uint64
+	ended  uint64 // the latest one; 0: there was none
 	closed []interval
 	counts []stretch // of the stretches so far, the current one is last
 }
@@ -44,7 +45,7 @@ func (p *pauses) begin(t uint64) {
 
 // end it, at t.
 func (p *pauses) end(t uint64) {
-	p.on = false
+	p.on, p.ended = false, t
 	p.closed = append(p.closed, interval{p.since, t})
 	p.start(t)
 }

@@ -51,6 +51,26 @@ func TestPauseInCall(t *testing.T) {
 	}
 }
 
+// Of a post that began before the probes were in again, which takes a moment, it is not
+// known whether all was seen: it does not count.
+func TestPauseEndsInCall(t *testing.T) {
+	tp := newTape()
+	tp.made()
+	tp.pause(1010, 5000)
+	tp.post(worker, 4990, 5050, wr{id: 1, bytes: 64, wqe: 1})
+	tp.reap(worker, 5100, 5110, event.Verb{WRID: 1, WQE: 1}, event.CompletionWQEValid)
+	tp.post(worker, 6000, 6050, wr{id: 2, bytes: 64, wqe: 2})
+	tp.reap(worker, 6100, 6110, event.Verb{WRID: 2, WQE: 2}, event.CompletionWQEValid)
+	e, rec := playEvents(t, tp.events, Config{})
+	checkBooks(t, e)
+	if b := e.ledger.books[side(false)]; b.Posted != 1 || b.Completed != 1 || b.Lost != 0 {
+		t.Errorf("books: %+v", b)
+	}
+	if len(rec.wrs) != 1 || rec.wrs[0].postBegin != 6000 {
+		t.Errorf("measured: %+v", rec.wrs)
+	}
+}
+
 // The rate is that of the time observed, and its error that of the sample.
 func TestSampled(t *testing.T) {
 	var p pauses
