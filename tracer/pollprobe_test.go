@@ -75,17 +75,17 @@ func recordSwitch(t *testing.T, cfg Config) *recording {
 		return n
 	}
 	rec := &recording{}
-	sites, last := 0, uint64(0)
+	sites, last, at := 0, uint64(0), uint64(0)
 	runUntil(t, tr, func(e *event.Event) bool {
 		rec.events = append(rec.events, *e)
-		if !bySite(e) {
-			return false
+		if !bySite(e) || e.Time <= at {
+			return false // what was in the rings already says nothing of what ran since
 		}
-		if sites++; sites%200 != 0 {
+		if sites++; sites < 200 {
 			return false
 		}
 		before := last
-		last = runs()
+		sites, last, at = 0, runs(), monotonic()
 		return last == before
 	})
 	rec.context = tr.Context()
