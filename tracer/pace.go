@@ -240,7 +240,7 @@ func (f *follower) goOn() error {
 			errs = append(errs, f.kernel.setBuild(s, s.mode(), s.beginAt))
 		}
 	}
-	f.tell(event.PauseEnd) // not after what comes: posts are observed from then on
+	f.tell(event.PauseEnd)           // not after what comes: posts are observed from then on
 	if errors.Join(errs...) == nil { // else what passes the probes that are missing is our own doing
 		f.kernel.round++
 		errs = append(errs, f.kernel.setRound(f.kernel.round))
