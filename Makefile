@@ -114,7 +114,7 @@ bench-overhead: ## what observing costs, beside a bpftrace script, on the softwa
 	.ci/packages $(DEMO_PACKAGES) bpftrace
 	$(MAKE) build testbed
 	$(MAKE) -C testbed/programs
-	$(GO) run ./testbed/bench
+	$(GO) run ./testbed/bench -o docs/overhead-figures.md
 
 .PHONY: clean
 clean: ## remove what was built

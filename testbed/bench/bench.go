@@ -48,6 +48,14 @@ type bench struct {
 	rows    []truth.Row // of the client's requests, in the order of their doorbells
 }
 
+// api is how its work requests are posted.
+func (b *bench) api() string {
+	if b.builders {
+		return "builders"
+	}
+	return "post_send"
+}
+
 // way is how a workload is observed.
 type way uint8
 
@@ -279,7 +287,7 @@ func (b *bench) measure(ctx context.Context, w way) (err error) {
 func (b *bench) observe(ctx context.Context, w way) (stop func() error, err error) {
 	var tool *observer
 	pid := strconv.Itoa(b.pid)
-	tracing := []string{rdmatrace, "-p", pid, "--debug", "-o", filepath.Join(b.dir, "bench.rdt")}
+	tracing := []string{rdmatrace, "-p", pid, "--debug"}
 	switch w {
 	case untraced:
 		return func() error { return nil }, nil

@@ -5,9 +5,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -45,14 +47,21 @@ func (w *workload) name(argv []string) string {
 	return name
 }
 
+const small, large = "1024", "65536"
+
 var workloads = []workload{
-	{argv: []string{"ib_read_lat"}},
-	{argv: []string{"ib_write_lat"}, shared: true},
-	{argv: []string{"ib_send_lat"}, shared: true},
-	{argv: []string{"ib_write_bw", "-s", "1024"}},
-	{argv: []string{"ib_write_bw", "-s", "65536"}},
-	{argv: []string{"oracle-turn", "op=write"}, alone: true},
-	{argv: []string{"oracle-turn", "op=send"}, alone: true},
+	{argv: []string{"ib_read_lat", "-s", small}},
+	{argv: []string{"ib_read_lat", "-s", large}},
+	{argv: []string{"ib_write_lat", "-s", small}, shared: true},
+	{argv: []string{"ib_write_lat", "-s", large}, shared: true},
+	{argv: []string{"ib_send_lat", "-s", small}, shared: true},
+	{argv: []string{"ib_send_lat", "-s", large}, shared: true},
+	{argv: []string{"ib_write_bw", "-s", small}},
+	{argv: []string{"ib_write_bw", "-s", large}},
+	{argv: []string{"oracle-turn", "op=write", "size=" + small}, alone: true},
+	{argv: []string{"oracle-turn", "op=write", "size=" + large}, alone: true},
+	{argv: []string{"oracle-turn", "op=send", "size=" + small}, alone: true},
+	{argv: []string{"oracle-turn", "op=send", "size=" + large}, alone: true},
 	{argv: []string{"oracle-turn", "cqs=16"}, alone: true},
 	{argv: []string{"oracle-turn", "burst=64", "every=100000000"}, alone: true, idle: true},
 	{argv: []string{"oracle-turn", "burst=64", "every=100000000"}, alone: true, idle: true, neighbour: true},
@@ -65,58 +74,77 @@ func main() {
 	rounds := flag.Int("rounds", 3, "`times` that each way is measured")
 	window := flag.Duration("window", 500*time.Millisecond, "of each measurement")
 	only := flag.String("only", "", "run the workloads whose command contains `TEXT`")
-	api := flag.String("api", "", "of those that are run with both, run only `builders` or post_send")
+	api := flag.String("api", "", "of the posting `API`s run only this: builders or post_send")
+	into := flag.String("o", "", "write the tables to `FILE` as well, once all are there")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *rounds, *window, *only, *api); err != nil {
+	var all bytes.Buffer
+	err := run(ctx, io.MultiWriter(os.Stdout, &all), *rounds, *window, *only, *api)
+	if err == nil && *into != "" && ctx.Err() == nil {
+		err = os.WriteFile(*into, append(bytes.TrimRight(all.Bytes(), "\n"), '\n'), 0o666)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int, window time.Duration, only, onlyAPI string) error {
+func run(ctx context.Context, out io.Writer, rounds int, window time.Duration, only, onlyAPI string) error {
 	trap, err := calibrate.Run(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("A trap with an empty program costs %.0f ns at an emulated instruction, entry and return %.0f ns.\n"+
+	fmt.Fprintf(out, "# Figures of what observing costs\n\nWritten by `make bench-overhead`; docs/overhead.md says what they mean.\n\n"+
+		"A trap with an empty program cost %.0f ns at an emulated instruction, entry and return %.0f ns.\n"+
 		"The floor is that price for as many hits as each request takes, half a pair each.\n\n",
 		trap.Emulated.Entry, trap.Emulated.Pair)
 	var idle []string
-	fmt.Println("| workload | API | traced by | per WR p50, ns | p99, ns | WRs/s | p50 added, ns | its spread | hits/WR | of them in empty polls | floor, ns |")
-	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-	for _, w := range workloads {
-		for _, api := range []string{"builders", "post_send"} {
-			argv := slices.Clone(w.argv)
-			if api == "post_send" && !w.alone {
-				argv = append(argv, "--use_old_post_send")
-			}
-			if name := w.name(argv); ctx.Err() != nil || !strings.Contains(name, only) ||
-				w.alone && api == "builders" || !w.alone && onlyAPI != "" && api != onlyAPI {
-				continue
-			}
-			b := bench{workload: w, argv: argv, builders: api == "builders", rounds: rounds, window: window, hit: trap.Emulated.Pair / 2}
-			if w.idle {
-				b.rounds = max(rounds, idlePairs)
-			}
-			if err := b.run(ctx); err != nil {
-				return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
-			}
-			if w.idle {
-				idle = append(idle, b.idleRows()...)
-			} else {
-				b.print(strings.Join(w.argv, " "), api)
-			}
+	for _, b := range benches(only, onlyAPI) {
+		b.rounds, b.window, b.hit = rounds, window, trap.Emulated.Pair/2
+		if b.workload.idle {
+			b.rounds = max(rounds, idlePairs)
+		}
+		if err := b.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(b.argv, " "), err)
+		}
+		if b.workload.idle {
+			idle = append(idle, b.idleRows()...)
+		} else {
+			b.print(out, strings.Join(b.workload.argv, " ")+", "+b.api())
+		}
+		if ctx.Err() != nil {
+			break // with what there is
 		}
 	}
 	if len(idle) == 0 {
 		return nil
 	}
-	fmt.Printf("\nPolls each second of CPU time, against the untraced window of the same round:\n\n" +
+	fmt.Fprintf(out, "## Polls of an idle busy poller\n\nPolls each second of CPU time, against the untraced window of the same round:\n\n"+
 		"| of | observed by | rounds | untraced | change | 95 %% interval of its median |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range idle {
-		fmt.Println(row)
+		fmt.Fprintln(out, row)
 	}
 	return nil
+}
+
+// benches are the workloads in both posting APIs, those that are asked for.
+func benches(only, onlyAPI string) (all []*bench) {
+	for _, w := range workloads {
+		for _, builders := range []bool{true, false} {
+			b := &bench{workload: w, argv: slices.Clone(w.argv), builders: builders}
+			switch {
+			case w.idle && builders:
+				continue // polls are what matters
+			case builders && w.alone:
+				b.argv = append(b.argv, "builders=1")
+			case !builders && !w.alone:
+				b.argv = append(b.argv, "--use_old_post_send")
+			}
+			if strings.Contains(w.name(b.argv), only) && (onlyAPI == "" || onlyAPI == b.api()) {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -63,46 +64,66 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// print writes the rows of the table: medians over the rounds, but of the p50
-// the least, and how far the added time reaches over them.
-func (b *bench) print(name, api string) {
-	var times, counts [ways][]figures
+// print writes the table of a workload, medians over the rounds: but of the p50 the
+// least, and how far the added time reaches over them. By the mean is what the rate
+// tells, in which all is that takes time from the client or its device.
+func (b *bench) print(out io.Writer, title string) {
+	times, counts := b.sorted(title)
+	fmt.Fprintf(out, "## %s\n\n"+
+		"| observed by | p50, ns | p99, ns | WRs/s | p50 added, ns | over the rounds | added by the mean, ns | hits/WR | in empty polls | floor, ns |\n"+
+		"| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n", title)
+	for _, w := range b.workload.wanted() {
+		fmt.Fprintf(out, "| %v | %.0f | %.0f | %.0f |%s%s\n", w, least(times[w]),
+			middle(times[w], func(f figures) float64 { return f.p99 }), rate(times[w]), added(times[w], times[untraced]), b.hits(w, counts[w]))
+	}
+	fmt.Fprintln(out)
+}
+
+// sorted are the windows of each way: of times, and of hits.
+func (b *bench) sorted(title string) (times, counts [ways][]figures) {
 	for _, w := range b.windows {
 		f, ok := b.figures(w, b.rows)
 		switch {
 		case !ok:
-			fmt.Fprintf(os.Stderr, "bench: %s, %s, traced by %v: too few requests in a window\n", name, api, w.way)
+			fmt.Fprintf(os.Stderr, "bench: %s, observed by %v: too few requests in a window\n", title, w.way)
 		case f.counted:
 			counts[w.way] = append(counts[w.way], f)
 		default:
 			times[w.way] = append(times[w.way], f)
 		}
 	}
-	for _, w := range b.workload.wanted() {
-		added := " | |"
-		if w != untraced {
-			var all []float64
-			for i := range min(len(times[w]), len(times[untraced])) {
-				all = append(all, times[w][i].p50-times[untraced][i].p50)
-			}
-			slices.Sort(all)
-			if len(all) > 0 {
-				added = fmt.Sprintf("%.0f | %.0f to %.0f |", least(times[w])-least(times[untraced]), all[0], all[len(all)-1])
-			}
-		}
-		hits := " | | |"
-		if len(counts[w]) > 0 {
-			all := middle(counts[w], func(f figures) float64 { return f.hits })
-			empty := "" // not told apart by programs that do nothing
-			if w != byEmpties {
-				empty = fmt.Sprintf("%.2f", middle(counts[w], func(f figures) float64 { return f.empty }))
-			}
-			hits = fmt.Sprintf("%.2f | %s | %.0f |", all, empty, all*b.hit)
-		}
-		fmt.Printf("| %s | %s | %v | %.0f | %.0f | %.0f | %s %s\n", name, api, w,
-			least(times[w]), middle(times[w], func(f figures) float64 { return f.p99 }),
-			middle(times[w], func(f figures) float64 { return f.rate }), added, hits)
+	return times, counts
+}
+
+// added are the columns of what is added to the untraced rounds; empty for these.
+func added(all, none []figures) string {
+	n := min(len(all), len(none))
+	if n == 0 || &all[0] == &none[0] {
+		return " | | |"
 	}
+	var each []float64
+	for i := range n {
+		each = append(each, all[i].p50-none[i].p50)
+	}
+	slices.Sort(each)
+	return fmt.Sprintf(" %.0f | %.0f to %.0f | %.0f |", least(all)-least(none), each[0], each[n-1], 1e9/rate(all)-1e9/rate(none))
+}
+
+// hits are the columns of hits; empty where none were counted.
+func (b *bench) hits(w way, counts []figures) string {
+	if len(counts) == 0 {
+		return " | | |"
+	}
+	all := middle(counts, func(f figures) float64 { return f.hits })
+	empty := "" // not told apart by programs that do nothing
+	if w != byEmpties {
+		empty = fmt.Sprintf("%.2f", middle(counts, func(f figures) float64 { return f.empty }))
+	}
+	return fmt.Sprintf(" %.2f | %s | %.0f |", all, empty, all*b.hit)
+}
+
+func rate(all []figures) float64 {
+	return middle(all, func(f figures) float64 { return f.rate })
 }
 
 // least is the p50 of the round that was disturbed least.

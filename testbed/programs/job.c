@@ -78,17 +78,23 @@ void sleep_ns(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
+uint64_t link_send_ops;
+
 static struct ibv_qp *make_qp(struct rdma *r, struct ibv_cq *send, struct ibv_cq *recv,
 			      uint32_t depth)
 {
-	struct ibv_qp_init_attr a = {
+	struct ibv_qp_init_attr_ex a = {
+		.pd = r->pd,
 		.send_cq = send,
 		.recv_cq = recv,
 		.cap = { .max_send_wr = depth, .max_recv_wr = depth,
 			 .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     (link_send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.send_ops_flags = link_send_ops,
 	};
-	struct ibv_qp *q = ibv_create_qp(r->pd, &a);
+	struct ibv_qp *q = ibv_create_qp_ex(r->ctx, &a);
 
 	CHECK(q);
 	return q;

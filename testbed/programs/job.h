@@ -36,6 +36,12 @@ struct link {
 };
 
 /*
+ * enum ibv_qp_create_send_ops_flags of the queue pairs that link_open makes, for
+ * programs that post by ibv_wr_*; 0: none.
+ */
+extern uint64_t link_send_ops;
+
+/*
  * Connect a pair of queue pairs that hold depth requests of size bytes. cq is
  * used for qp if it is not NULL, else one is made, with events on ch if that is
  * not NULL.
