@@ -1,6 +1,7 @@
 package tracer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -317,7 +318,7 @@ func (f *follower) catchUp(tg *target) error {
 	return nil
 }
 
-// takeFound are the events of objects that were found, and of pauses, until t, each once.
+// takeFound are the events of objects that were found, and of pauses, until t, by time, each once.
 func (f *follower) takeFound(t uint64) (out []event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -328,6 +329,7 @@ func (f *follower) takeFound(t uint64) (out []event.Event) {
 		out = append(out, e)
 		return true
 	})
+	slices.SortStableFunc(out, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
 	return out
 }
 

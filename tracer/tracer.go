@@ -297,7 +297,11 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 	if err != nil {
 		return err
 	}
-	if err := t.reader.finish(t.take(sink)); err != nil {
+	found := merge{sink: sink, events: t.targets.work.takeFound(t.closing)}
+	if err := t.reader.finish(found.before(t.take(sink))); err != nil {
+		return err
+	}
+	if err := found.rest(); err != nil {
 		return err
 	}
 	if err := t.reportLosses(sink); err != nil {
@@ -306,7 +310,7 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 	// Whoever closed the gate may have waited for a CPU since: the window is not
 	// longer than what was observed in it, and ends with its last event at least.
 	t.window.End = max(t.closing, t.latest)
-	return deliver(t.targets.work.takeFound(t.window.End), sink)
+	return nil
 }
 
 // shut closes the gate, which ends the window.
@@ -367,17 +371,18 @@ func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) (err e
 		if err := t.reader.wait(t.cfg.Drain); err != nil {
 			return err
 		}
-		if err := t.reader.drain(take); err != nil {
+		found := merge{sink: sink}
+		until := monotonic()
+		if ctx.Err() == nil { // else what was found meanwhile may be after the window
+			found.events = t.targets.work.takeFound(until)
+		}
+		if err := t.reader.drain(found.before(take)); err != nil {
+			return err
+		}
+		if err := found.rest(); err != nil {
 			return err
 		}
 		if err := t.reportLosses(sink); err != nil {
-			return err
-		}
-		until := monotonic()
-		if ctx.Err() != nil {
-			break // what was found meanwhile may be after the window
-		}
-		if err := deliver(t.targets.work.takeFound(until), sink); err != nil {
 			return err
 		}
 		if all, err := t.targets.ended(t.kernel); all || err != nil {
