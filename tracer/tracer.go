@@ -40,7 +40,7 @@ type Config struct {
 	FollowForks bool
 	// RingBytes is the size of all ring buffers together; default 64 MiB.
 	RingBytes int
-	// Drain is the longest time a record waits in its ring; default 20 ms.
+	// Drain is the longest time a record waits in its ring; default 100 ms.
 	Drain time.Duration
 	// Tool is the version to name in the Context.
 	Tool string
@@ -80,7 +80,7 @@ func (cfg *Config) setDefaults() error {
 		cfg.RingBytes = 64 << 20
 	}
 	if cfg.Drain == 0 {
-		cfg.Drain = 20 * time.Millisecond
+		cfg.Drain = 100 * time.Millisecond
 	}
 	if cfg.CommandStdout == nil {
 		cfg.CommandStdout = os.Stdout
