@@ -151,7 +151,11 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	if err := checkPIDNamespace("/proc/self/ns/pid"); err != nil {
 		return err
 	}
-	if err := checkOpenFiles(max(len(t.cfg.PIDs), 1)); err != nil {
+	files, err := fileLimit()
+	if err != nil {
+		return err
+	}
+	if err := checkOpenFiles(files, max(len(t.cfg.PIDs), 1)); err != nil {
 		return err
 	}
 	targets, err := openTargets(ctx, &t.cfg)
@@ -192,7 +196,7 @@ func (t *Tracer) prepare(ctx context.Context) error {
 	if err := t.targets.attach(ctx, t.kernel, &t.links); err != nil {
 		return err
 	}
-	t.sample()
+	t.sample(files)
 	if err := t.kernel.findTasks(); err != nil {
 		t.notes = append(t.notes, "the threads of the targets could not be listed: "+err.Error())
 	}
@@ -226,39 +230,38 @@ const (
 	filesOfProcess = 100 // with single uprobes, two for each site
 )
 
-// checkOpenFiles makes sure that no probe will be missing for want of a file.
-// The soft limit was raised to the hard one when the program began, by package os.
-func checkOpenFiles(processes int) error {
+// fileLimit is how many files we may have open at a time. The soft limit was raised to
+// the hard one when the program began, by package os.
+func fileLimit() (uint64, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read the limit of open files: %w", err)
+		return 0, fmt.Errorf("read the limit of open files: %w", err)
 	}
-	if need := filesNeeded(processes); limit.Cur < need {
-		return fmt.Errorf("this may take %d open files, the limit is %d: raise it (ulimit -n), or trace fewer processes at a time", need, limit.Cur)
-	}
-	return nil
+	return limit.Cur, nil
 }
 
+// filesNeeded may be open for the trace of so many processes.
 func filesNeeded(processes int) uint64 {
 	return uint64(filesOfOurs + facts.Host().CPUs + filesOfProcess*processes)
 }
 
-// filesLeft may be open beside what the trace of some processes needs.
-func filesLeft(processes int) uint64 {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0 // as checkOpenFiles has said
+// checkOpenFiles makes sure that no probe will be missing for want of a file.
+func checkOpenFiles(limit uint64, processes int) error {
+	if need := filesNeeded(processes); limit < need {
+		return fmt.Errorf("this may take %d open files, the limit is %d: raise it (ulimit -n), or trace fewer processes at a time", need, limit)
 	}
-	return limit.Cur - min(filesNeeded(processes), limit.Cur)
+	return nil
 }
 
-// sample sets up the clocks of the targets' threads.
-func (t *Tracer) sample() {
+// sample sets up the clocks of the targets' threads, of as many as the limit of open
+// files leaves room for.
+func (t *Tracer) sample(files uint64) {
 	var pids []int
 	for _, tg := range t.targets.list() {
 		pids = append(pids, tg.pid)
 	}
-	most := int(min(filesLeft(len(pids)), clocksMost))
+	left := files - min(filesNeeded(len(pids)), files)
+	most := int(min(left, clocksMost))
 	clocks := clocksFor(pids, most, t.kernel.cpus, func(pid int) ([]int, error) { return locate.Threads(fmt.Sprintf("/proc/%d", pid)) })
 	var probe event.Probe
 	if t.sampler, probe = openSampler(clocks, t.cfg.Host, t.kernel.clock); probe.Error != "" {
