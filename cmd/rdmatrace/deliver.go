@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/export"
@@ -21,21 +22,14 @@ var exports = [...]struct {
 	{"--folded", export.Folded},
 }
 
-// deliver prints the summary and writes the files. A reader of stdout that has
-// gone away keeps no file from being written.
+// deliver prints the summary and writes the files. What fails of it keeps nothing else
+// from being written, and all that fails is said.
 func (c *command) deliver(r *attribution.Report, outs *outputs) error {
-	err := c.summary(r, outs)
-	if err != nil {
-		err = fmt.Errorf("print the summary: %w", err)
-	}
-	var failed error
+	failed := printed("the summary", c.summary(r, outs))
 	for _, x := range exports {
 		failed = errors.Join(failed, outs.finish(x.flag, func(w io.Writer) error { return x.write(w, r) }))
 	}
-	if failed != nil {
-		return failed
-	}
-	return err
+	return failed
 }
 
 func (c *command) summary(r *attribution.Report, outs *outputs) error {
@@ -47,4 +41,35 @@ func (c *command) summary(r *attribution.Report, outs *outputs) error {
 		return export.JSON(w, r)
 	}
 	return export.Text(w, r, textOptions(w))
+}
+
+// errGone: whoever read a pipe has seen enough, as head has. That is no fault and
+// needs no words, but an exit code of its own. It is returned as it is, never wrapped.
+var errGone = errors.New("whoever read it is gone")
+
+// printed is the error of writing something to stdout.
+func printed(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EPIPE):
+		return errGone
+	}
+	return fmt.Errorf("cannot print %s: %w", what, reason(err))
+}
+
+// apart takes errGone out of what was joined.
+func apart(err error) (rest error, gone bool) {
+	many, joined := err.(interface{ Unwrap() []error })
+	switch {
+	case err == errGone:
+		return nil, true
+	case !joined || !errors.Is(err, errGone):
+		return err, false
+	}
+	for _, one := range many.Unwrap() {
+		one, left := apart(one)
+		rest, gone = errors.Join(rest, one), gone || left
+	}
+	return rest, gone
 }

@@ -42,8 +42,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch o.mode {
 	case modeHelp:
 		_, err = io.WriteString(stdout, help(o.flags))
+		err = printed("the help", err)
 	case modeVersion:
 		_, err = fmt.Fprintln(stdout, "rdmatrace", versionString())
+		err = printed("the version", err)
 	case modeReport:
 		err = c.report()
 	case modePlan:
@@ -51,11 +53,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case modeTrace:
 		err = c.trace()
 	}
+	err, gone := apart(err)
 	switch {
+	case err == nil && gone:
+		return exitPipe
 	case err == nil:
 		return exitOK
-	case errors.Is(err, syscall.EPIPE):
-		return exitPipe // whoever read stdout has seen enough
 	}
 	fmt.Fprintf(stderr, "rdmatrace: %s\n", oneLine(err))
 	if errors.As(err, new(usageError)) {

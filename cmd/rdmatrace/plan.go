@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -18,9 +19,10 @@ func (c *command) plan() error {
 	if err != nil {
 		return err
 	}
+	var b bytes.Buffer // what is written to it is complete, and has no errors
 	for _, t := range p.Targets {
-		fmt.Fprintf(c.stdout, "PROBES IN PROCESS %d  %d would be placed; none was\n", t.PID, len(t.Probes))
-		w := tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)
+		fmt.Fprintf(&b, "PROBES IN PROCESS %d  %d would be placed; none was\n", t.PID, len(t.Probes))
+		w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "  verb\tat\twhere\ta hit costs\twhy there; how the function was found")
 		for _, probe := range t.Probes {
 			fmt.Fprintln(w, planned(&probe))
@@ -29,11 +31,12 @@ func (c *command) plan() error {
 			return err
 		}
 	}
-	fmt.Fprintf(c.stdout, "IN THE KERNEL  %s\n", strings.Join(p.Kernel, " "))
+	fmt.Fprintf(&b, "IN THE KERNEL  %s\n", strings.Join(p.Kernel, " "))
 	for _, n := range p.Notes {
-		fmt.Fprintf(c.stdout, "  - %s\n", printable(n))
+		fmt.Fprintf(&b, "  - %s\n", printable(n))
 	}
-	return nil
+	_, err = b.WriteTo(c.stdout)
+	return printed("the plan", err)
 }
 
 // planned is a row of the table, tab-separated.

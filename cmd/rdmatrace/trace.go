@@ -149,10 +149,7 @@ func (t *tracing) finish(last *event.Context, outs *outputs) error {
 	last = capture.CleanContext(last)
 	delivered := t.deliver(t.engine.Finish(last), outs)
 	captured := outs.finish("--output", func(io.Writer) error { return t.finishCapture(last) })
-	if captured != nil {
-		return captured
-	}
-	return delivered
+	return errors.Join(delivered, captured)
 }
 
 // finishCapture writes the end of the capture file, and what still waits for it.
