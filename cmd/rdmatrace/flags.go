@@ -26,6 +26,7 @@ const (
 // options are what the command line says.
 type options struct {
 	mode  mode
+	topic string // of the help; empty: all
 	flags *pflag.FlagSet
 
 	pids     []int
@@ -102,10 +103,11 @@ func parse(args []string) (*options, error) {
 			o.mode = max(o.mode, m) // if both, always the same of them
 		}
 	}
+	words := o.flags.Args()
 	if o.mode != modeTrace {
+		o.topic = topicOf(words)
 		return o, nil
 	}
-	words := o.flags.Args()
 	if n := o.flags.ArgsLenAtDash(); n >= 0 {
 		words, o.argv = words[:n], words[n:]
 		if len(o.argv) == 0 {
@@ -128,20 +130,31 @@ func (o *options) choose(words []string) error {
 	case word == "version" && len(rest) == 0 && o.argv == nil:
 		o.mode = modeVersion
 	case word == "help" && o.argv == nil:
-		o.mode = modeHelp
+		o.mode, o.topic = modeHelp, topicOf(rest)
 	case word == "report":
 		o.mode = modeReport
 		if len(rest) != 1 || o.argv != nil {
 			return usagef("report takes one capture file")
 		}
 		o.input = rest[0]
-		return o.refuse("report", "pid", "duration", "output", "dry-run", "max-overhead", "empty-polls", "ready-file")
+		return o.refuse("report", notOfReport...)
 	case o.argv == nil && len(o.pids) == 0:
 		return usagef("unknown command %q; to start a program: rdmatrace -- %s", word, word)
 	default:
 		return usagef("unexpected argument %q", word)
 	}
 	return nil
+}
+
+// notOfReport are the flags of a trace only.
+var notOfReport = []string{"pid", "duration", "output", "dry-run", "max-overhead", "empty-polls", "ready-file"}
+
+// topicOf is what help is asked for, by the words beside it.
+func topicOf(words []string) string {
+	if len(words) > 0 && words[0] == "report" {
+		return "report"
+	}
+	return ""
 }
 
 func (o *options) chooseTrace() error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -21,33 +22,60 @@ Usage:
   rdmatrace version
 `
 
-const notes = `
+// filesAndCodes are the same for all.
+const filesAndCodes = `
 A file called - is stdout; the summary then goes to stderr. Files appear whole or
 not at all: while they grow they are called FILE.<number>.tmp.
-Exit code: 0 success, 1 failure, 2 wrong usage.
+Exit code: 0 success, 1 failure, 2 wrong usage, 141 whoever read stdout is gone.
+`
 
+const examples = `
 Examples:
   rdmatrace -p 4242 -d 10s                      ten seconds of process 4242
   rdmatrace -p 4242 -o job.rdt --pprof job.pb   and keep a capture and a profile
   rdmatrace report job.rdt --flamegraph job.svg the same later, elsewhere
 `
 
-func help(flags *pflag.FlagSet) string {
+const reportUsage = `rdmatrace report: the summary of a capture file, and files made of it.
+
+The file is one of rdmatrace -o. It has all that a trace had, so the same report can be
+made later, elsewhere, without rights and without RDMA.
+
+Usage:
+  rdmatrace report FILE [flags]    (-: stdin)
+`
+
+const reportExamples = `
+Examples:
+  rdmatrace report job.rdt                      the summary again
+  rdmatrace report job.rdt --pprof job.pb.gz    for go tool pprof -http=: job.pb.gz
+  ssh host cat job.rdt | rdmatrace report - --json
+`
+
+// help on a topic: report, or all.
+func help(flags *pflag.FlagSet, topic string) string {
 	var b strings.Builder
+	usage, examples, without := usage, examples, []string(nil)
+	if topic == "report" {
+		usage, examples, without = reportUsage, reportExamples, notOfReport
+	}
 	b.WriteString(usage)
 	for _, group := range groups {
-		fmt.Fprintf(&b, "\n%s:\n", group)
 		part := pflag.NewFlagSet("", pflag.ContinueOnError)
 		part.SortFlags = false
 		flags.VisitAll(func(f *pflag.Flag) {
-			if g := f.Annotations[groupKey]; len(g) == 1 && g[0] == group {
+			if g := f.Annotations[groupKey]; len(g) == 1 && g[0] == group && !slices.Contains(without, f.Name) {
 				part.AddFlag(f)
 			}
 		})
+		if !part.HasFlags() {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s:\n", group)
 		// What pflag says of a switch's values is true and helps nobody; the columns count on its width.
 		const values = "[=true|false]"
 		b.WriteString(strings.ReplaceAll(part.FlagUsages(), values, strings.Repeat(" ", len(values))))
 	}
-	b.WriteString(notes)
+	b.WriteString(filesAndCodes + examples)
 	return b.String()
 }

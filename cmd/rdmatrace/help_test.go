@@ -10,7 +10,7 @@ import (
 func TestHelpInColumns(t *testing.T) {
 	flag := regexp.MustCompile(`^ +(-\w, )?--\S+( \S+)? {3,}`)
 	column := 0
-	for line := range strings.Lines(help(newFlags(new(options)))) {
+	for line := range strings.Lines(help(newFlags(new(options)), "") + help(newFlags(new(options)), "report")) {
 		begin := len(flag.FindString(line))
 		switch {
 		case strings.TrimSpace(line) == "":

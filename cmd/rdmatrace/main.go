@@ -41,7 +41,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c := &command{options: o, stdin: stdin, stdout: stdout, stderr: stderr}
 	switch o.mode {
 	case modeHelp:
-		_, err = io.WriteString(stdout, help(o.flags))
+		_, err = io.WriteString(stdout, help(o.flags, o.topic))
 		err = printed("the help", err)
 	case modeVersion:
 		_, err = fmt.Fprintln(stdout, "rdmatrace", versionString())
