@@ -37,10 +37,11 @@ func (p *page) heading(title, note string) {
 	p.line(p.paint(ansiBold, title) + "  " + p.paint(ansiDim, note))
 }
 
-// more says that n things were left out.
-func (p *page) more(n int, noun string) {
+// more says that n things were left out, and what they are together.
+func (p *page) more(n int, noun string, together ...string) {
 	if n > 0 {
-		p.prose("  ", ansiDim, "and "+counted(int64(n), "more "+noun)+" in --json")
+		text := "and " + counted(int64(n), "more "+noun) + " in --json"
+		p.prose("  ", ansiDim, strings.Join(append([]string{text}, together...), ": "))
 	}
 }
 

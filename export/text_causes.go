@@ -88,15 +88,28 @@ func mergeCauses(causes []attribution.CauseTotal) (merged []attribution.CauseTot
 
 func isRest(c attribution.Culprit) bool { return c.Name == otherCulprits }
 
-// culpritList writes the worst ones and their shares of total.
+// culpritList writes the worst ones and their shares of total, and what is left of it,
+// so that it adds up: of those that have no place here, and of what nobody was seen to take.
 func culpritList(who []attribution.Culprit, total int64, most int) string {
+	if len(who) == 0 {
+		return ""
+	}
 	var list []string
+	say := func(name string, ns int64) { list = append(list, name+" "+percent(float64(ns), float64(total))) }
+	others, left := int64(0), total
 	for i, w := range who {
-		if i == most {
-			list = append(list, fmt.Sprintf("%d more", len(who)-i))
-			break
+		left -= w.TotalNS
+		if i >= most || isRest(w) {
+			others = sum(others, w.TotalNS)
+			continue
 		}
-		list = append(list, whoIn(cleanOr(w.Name, "unnamed"), 48, w.Cgroup)+" "+percent(float64(w.TotalNS), float64(total)))
+		say(whoIn(cleanOr(w.Name, "unnamed"), 48, w.Cgroup), w.TotalNS)
+	}
+	if others > 0 {
+		say("others", others)
+	}
+	if left >= total/1000 && left > 0 {
+		say("not known", left)
 	}
 	return strings.Join(list, ", ")
 }

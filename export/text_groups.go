@@ -38,12 +38,22 @@ func groupTables(p *page, r *attribution.Report) {
 		}
 		p.heading(title.title, note)
 		t := newTable("lrrrrrrrrr", title.key, "WRs", "bytes", "p50", "p99", "software", "intr", "sched", "wire", "undec")
-		for _, g := range groups[:min(len(groups), most)] {
+		shown := min(len(groups), most)
+		for _, g := range groups[:shown] {
 			t.row(groupRow(g)...)
 		}
 		t.write(p)
-		p.more(len(groups)-most, "group")
+		p.more(len(groups)-shown, "group", restOfGroups(groups[shown:]))
 	}
+}
+
+// restOfGroups is what those have that have no row.
+func restOfGroups(groups []attribution.Group) string {
+	var wrs, bytes int64
+	for _, g := range groups {
+		wrs, bytes = sum(wrs, g.Latency.Count), sum(bytes, g.Bytes)
+	}
+	return counted(wrs, "WR") + ", " + byteCount(bytes)
 }
 
 func groupsBy(r *attribution.Report, by string) (groups []attribution.Group) {
@@ -95,7 +105,12 @@ func siteTable(p *page, r *attribution.Report) {
 	}
 	p.heading("BY POSTING SITE", "innermost function first; the profile has the whole stacks")
 	t := newTable("lrrl", "site", "sum", "share", "leading part")
-	for _, s := range sites[:min(len(sites), maxSites)] {
+	rest := 0.0
+	for i, s := range sites {
+		if i >= maxSites {
+			rest += s.ns
+			continue
+		}
 		sh := newShares(s.class, 0)
 		lead, decided := sh.leader()
 		text, ansi := fmt.Sprintf("%s %s", lead, percent(sh.class[lead], sh.whole)), looks[lead].ansi
@@ -104,8 +119,10 @@ func siteTable(p *page, r *attribution.Report) {
 		}
 		t.row(cell{text: siteName(s.frames)}, cell{text: duration(s.ns)}, cell{text: percent(s.ns, whole)}, cell{text: text, ansi: ansi})
 	}
+	if more := len(sites) - maxSites; more > 0 {
+		t.row(plain(fmt.Sprintf("(%s, in the profile)", counted(int64(more), "more site")), duration(rest), percent(rest, whole), "")...)
+	}
 	t.write(p)
-	p.more(len(sites)-maxSites, "site")
 }
 
 func postingSites(r *attribution.Report) []*site {

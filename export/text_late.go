@@ -25,12 +25,25 @@ func late(p *page, r *attribution.Report) {
 	p.heading("WHILE COMPLETIONS WAITED", "what the threads that reap did instead")
 	whole := float64(l.RanNS) + float64(l.SleptNS) + float64(l.WaitedNS) + float64(l.UnknownNS) + float64(l.NotLookedAtNS)
 	t := newTable("lrrl", "call stack", "sum", "share", "")
-	all := byFunctions(r.Late.Stacks, newFrames(r))
-	for _, s := range all[:min(len(all), maxLate)] {
-		t.row(plain(siteName(withoutWrappers(s.frames)), durationNS(s.NS), percent(float64(s.NS), whole), s.Doing.String())...)
+	row := func(name string, ns float64, doing string) {
+		t.row(plain(name, duration(ns), percent(ns, whole), doing)...)
+	}
+	all, rest, left := byFunctions(r.Late.Stacks, newFrames(r)), 0.0, whole
+	for i, s := range all {
+		left -= float64(s.NS)
+		if i >= maxLate {
+			rest += float64(s.NS)
+			continue
+		}
+		row(siteName(withoutWrappers(s.frames)), float64(s.NS), s.Doing.String())
+	}
+	if more := len(all) - maxLate; more > 0 {
+		row(fmt.Sprintf("(%s, in --json)", counted(int64(more), "more call stack")), rest, "")
+	}
+	if left >= whole/1000 {
+		row("(no call stack is known)", left, "")
 	}
 	t.write(p)
-	p.more(len(all)-maxLate, "call stack")
 	p.prose("  ", ansiDim, lateNote(l, whole))
 }
 

@@ -249,7 +249,11 @@ func receives(p *page, r *attribution.Report) {
 			durationNS(w.Wait.P99NS), durationNS(w.Wait.MaxNS), duration(w.Wait.MeanNS))...)
 	}
 	t.write(p)
-	p.more(len(list)-maxReceives, "peer")
+	rest := int64(0)
+	for _, w := range list[min(len(list), maxReceives):] {
+		rest = sum(rest, w.Wait.Count)
+	}
+	p.more(len(list)-maxReceives, "queue pair", counted(rest, "receive"))
 	if d := r.Receives.Latency; d.Count > 0 {
 		p.prose("  ", "", "Once there, until in hand: "+received(r)+".")
 	}

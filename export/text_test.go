@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/rdmatrace/rdmatrace/attribution"
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
@@ -74,6 +76,52 @@ func TestTargetsWithoutNames(t *testing.T) {
 	for _, want := range []string{"target   job, pid 1\n", "target   unknown, pid 100, ended", "  and 7 more processes\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, b.String())
+		}
+	}
+}
+
+// Shares add up: what those have that are not listed is said, and what nobody has.
+func TestCulpritsAddUp(t *testing.T) {
+	who := func(name string, ns int64) attribution.Culprit { return attribution.Culprit{Name: name, TotalNS: ns} }
+	for _, c := range []struct {
+		who  []attribution.Culprit
+		want string
+	}{
+		{nil, ""},
+		{[]attribution.Culprit{who("a", 700), who("b", 300)}, "a 70 %, b 30 %"},
+		{[]attribution.Culprit{who("a", 700), who("b", 200)}, "a 70 %, b 20 %, not known 10 %"},
+		{[]attribution.Culprit{who("a", 500), who("b", 200), who("c", 150), who("d", 90), who("e", 60)}, "a 50 %, b 20 %, c 15 %, others 15 %"},
+		{[]attribution.Culprit{who("a", 500), who(otherCulprits, 300)}, "a 50 %, others 30 %, not known 20 %"},
+		{[]attribution.Culprit{who(otherCulprits, 1000)}, "others 100 %"},
+	} {
+		if got := culpritList(c.who, 1000, 3); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// What has no row of its own is in the last one.
+func TestLateAddsUp(t *testing.T) {
+	r := fixture(t, "eventmode")
+	var share float64
+	_, table, _ := strings.Cut(render(t, writers["txt"], r), "WHILE COMPLETIONS WAITED")
+	for _, line := range strings.Split(table, "\n")[2:] {
+		m := regexp.MustCompile(`([0-9.]+) %`).FindStringSubmatch(line)
+		if m == nil || strings.Contains(line, "each nanosecond") {
+			break
+		}
+		v, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		share += v
+	}
+	if share < 98 || share > 102 {
+		t.Errorf("the shares add up to %v %%:\n%s", share, table[:1500])
+	}
+	for _, want := range []string{"more call stacks, in --json)", "(no call stack is known)"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is missing", want)
 		}
 	}
 }
