@@ -33,8 +33,8 @@ func (a *aggregates) finish(ctx *event.Context, qps []*queuePair) *Report {
 	r.Samples = a.sites.report(a, called, names)
 	r.Floors = a.floorReport()
 	r.Receive = a.peerWaits()
-	r.Doubts = append(a.describeQueues(r, names), why...)
-	r.Doubts = append(r.Doubts, a.doubts(r)...)
+	r.Evidence = why
+	r.Doubts = append(a.describeQueues(r, names), a.doubts(r)...)
 	return r
 }
 

@@ -138,18 +138,18 @@ func newRenaming(ctx *event.Context, ports []*tracedPort) (*renaming, []string) 
 	for i := range called {
 		called[i] = Cause(i)
 	}
-	var doubts []string
+	var reasons []string
 	for _, mark := range [...]Cause{RNR, Retransmit, Excess} {
 		called[mark] = Excess
 		for _, candidate := range candidates(mark) {
 			if why, ok := supported(ctx, ports, mark, candidate); ok {
 				called[mark] = candidate
-				doubts = append(doubts, why)
+				reasons = append(reasons, why)
 				break
 			}
 		}
 	}
-	return called, doubts
+	return called, reasons
 }
 
 // candidates for what a mark may be called, best first. Congestion can be of any
@@ -179,7 +179,7 @@ func supported(ctx *event.Context, ports []*tracedPort, mark, candidate Cause) (
 	if len(reasons) == 0 {
 		return "", false
 	}
-	return fmt.Sprintf("wire time above the floor is called %s because %s in the window",
+	return fmt.Sprintf("Wire time above the floor is called %s because %s in the window.",
 		candidate, strings.Join(reasons, " and ")), true
 }
 

@@ -49,6 +49,8 @@ type Report struct {
 	Samples []Sample // for profiles; sorted
 	Sampled *Sampled // nil: all of the window was observed
 	Doubts  []string // sentences for the reader, worst first
+	// Evidence are sentences on what gave causes of the wire their names.
+	Evidence []string
 }
 
 // Books balance: Posted = Completed + Outstanding + Flushed + Lost + Excluded.

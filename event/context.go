@@ -20,6 +20,8 @@ type Context struct {
 	Cgroups  []Cgroup // that tasks ran in which were seen, by id
 	// Notes are sentences on what was not observed or degraded, for the report.
 	Notes []string
+	// Costs are sentences on what observing costs at which place, and why.
+	Costs []string
 }
 
 // Host is the machine the events come from.

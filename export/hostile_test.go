@@ -34,7 +34,7 @@ func hostile() *attribution.Report {
 	c.Targets[0].Exe = "/tmp/" + n(1)
 	c.Devices[0].Name, c.Devices[0].Firmware, c.Devices[0].Ports[0].LinkLayer, c.Devices[0].Ports[0].State = n(1), n(0), n(5), n(3)
 	c.Mappings[0].Path, c.Mappings[1].Path, c.Mappings[1].BuildID = n(4), c.Targets[0].Exe, n(1)
-	c.Notes = nasty
+	c.Notes, c.Costs = nasty, nasty
 	c.Counters = []event.Counter{{Name: n(0), Value: math.MaxUint64}, {Name: n(6), Value: 7}}
 	c.Probes = []event.Probe{{Name: n(0), Kind: n(1), Library: n(6), Error: n(3), Hits: math.MaxUint64, Misses: math.MaxUint64}}
 	b := &builder{}
@@ -48,7 +48,7 @@ func hostile() *attribution.Report {
 	}
 	b.incident(0, attribution.Preempted, 1, 20_000)
 	b.incident(6, attribution.Preempted, 1, 20_000)
-	b.r.Doubts = nasty
+	b.r.Doubts, b.r.Evidence = nasty, nasty
 	b.r.Slow.Pattern = n(1)
 	b.r.Floors = []attribution.Floor{{Device: n(0), Peer: n(6), Op: n(1), Transport: n(2), Known: true}}
 	b.r.WRs = attribution.Books{Posted: 12, Completed: 12}

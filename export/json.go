@@ -25,9 +25,9 @@ func newJSON(r *attribution.Report) jsonReport {
 		Uncertain: toDistribution(r.Doubt), Classes: toClasses(r.Classes),
 		AtP50: toSplit(r.AtP50), AtP99: toSplit(r.AtP99), Causes: toCauses(r.Causes), Groups: toGroups(r.Groups),
 		Probe: toDistribution(r.Probe), ExposedNS: map[string]int64{}, Kinds: map[string]jsonBooks{},
-		DoneSources: toShares(r.DoneSources), Demands: toShares(r.Demands), Doubts: append([]string{}, allDoubts(r)...), Losses: toLosses(c),
+		DoneSources: toShares(r.DoneSources), Demands: toShares(r.Demands), Doubts: append([]string{}, allDoubts(r)...), Evidence: list(r.Evidence, cleanText), Losses: toLosses(c),
 		Cost: jsonCost{finite(c.Cost.TrapNS), finite(c.Cost.PairNS), c.Cost.CPUTime, finite(c.Cost.SteppedTrapNS), finite(c.Cost.SteppedPairNS),
-			finite(c.Cost.OfThreads), finite(c.Cost.Limit), finite(c.Cost.Tracepoints)},
+			finite(c.Cost.OfThreads), finite(c.Cost.Limit), finite(c.Cost.Tracepoints), list(c.Costs, cleanText)},
 		Host: jsonHost{clean(c.Host.Name), clean(c.Host.Kernel), clean(c.Host.Arch), clean(c.Host.Distribution), c.Host.CPUs, clean(c.Host.Governor)},
 	}
 	j.Uncertain.Count = r.Uncertain

@@ -42,6 +42,7 @@ type jsonReport struct {
 	Series      []jsonPoint          `json:"series"`
 	Late        jsonLate             `json:"late"`
 	Doubts      []string             `json:"doubts"`
+	Evidence    []string             `json:"evidence"`
 	Losses      map[string]uint64    `json:"losses"`
 	Probes      []jsonProbe          `json:"probes"`
 	Sampled     *jsonSampled         `json:"sampled"`
@@ -356,6 +357,8 @@ type jsonCost struct {
 	OfThreads     float64 `json:"of_threads"`
 	Limit         float64 `json:"limit"`
 	Tracepoints   float64 `json:"tracepoints"`
+	// Sentences.
+	Where []string `json:"where"`
 }
 
 // jsonSampled is null where all of the window was observed.

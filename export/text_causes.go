@@ -39,6 +39,9 @@ func causeTable(p *page, r *attribution.Report) {
 	if rest > 0 {
 		p.prose("  ", ansiDim, fmt.Sprintf("and %s of %s together", counted(int64(rest), "smaller cause"), durationNS(restNS)))
 	}
+	for _, why := range r.Evidence {
+		p.prose("  ", ansiDim, cleanText(why))
+	}
 }
 
 // causeName for people: the class undecided has one cause, and it says nothing more.

@@ -125,3 +125,32 @@ func TestLateAddsUp(t *testing.T) {
 		}
 	}
 }
+
+// What is said of costs, and why a cause has its name, is no doubt.
+func TestDoubtsAreDoubts(t *testing.T) {
+	r := *fixture(t, "polling")
+	r.Evidence = []string{"Wire time above the floor is called rnr because of a counter."}
+	text := render(t, writers["txt"], &r)
+	section := func(title string) string {
+		_, after, found := strings.Cut(text, "\n"+title)
+		if !found {
+			t.Fatalf("no section %s:\n%s", title, text)
+		}
+		body, _, _ := strings.Cut(after, "\n\n")
+		return strings.Join(strings.Fields(body), " ")
+	}
+	for title, want := range map[string]string{
+		"COST OF OBSERVING": "empty polls cost nothing",
+		"CAUSES":            "is called rnr because",
+		"DOUBTS":            "probed at entry and return",
+	} {
+		if !strings.Contains(section(title), want) {
+			t.Errorf("%q is not in %s: %s", want, title, section(title))
+		}
+	}
+	for _, good := range []string{"cost nothing", "called rnr"} {
+		if strings.Contains(section("DOUBTS"), good) {
+			t.Errorf("%q is a doubt: %s", good, section("DOUBTS"))
+		}
+	}
+}

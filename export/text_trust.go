@@ -149,7 +149,7 @@ func books(p *page, r *attribution.Report) {
 // cost of observing, as calibrated in this run.
 func cost(p *page, r *attribution.Report) {
 	c := context(r)
-	if len(c.Probes) == 0 && c.Cost == (event.Cost{}) {
+	if len(c.Probes) == 0 && c.Cost == (event.Cost{}) && len(c.Costs) == 0 {
 		return
 	}
 	p.heading("COST OF OBSERVING", "calibrated in this run")
@@ -173,6 +173,9 @@ func cost(p *page, r *attribution.Report) {
 		lines = append(lines, own+".")
 	}
 	p.prose("  ", "", strings.Join(lines, " "))
+	for _, what := range c.Costs {
+		p.prose("  - ", "", cleanText(what))
+	}
 }
 
 // trapSentence: how often the target ran into our probes, and what that cost.

@@ -218,8 +218,8 @@ func (a *attacher) proofs() (all []*buildSlot) {
 	return all
 }
 
-// buildNotes say of each library with builders in use what a post costs, and why.
-func (tg *target) buildNotes() (out []string) {
+// buildCosts say of each library with builders in use what a post costs, and why.
+func (tg *target) buildCosts() (out []string) {
 	if tg.attach == nil {
 		return nil
 	}

@@ -252,7 +252,7 @@ func TestBuildersElsewhere(t *testing.T) {
 			if read, blind := rightWRs(t, rec.brackets(t), d.stop(), p.cmd.Process.Pid, false); read != 0 || blind != 0 {
 				t.Errorf("%d WRs were read from WQEs, %d are unreadable", read, blind)
 			}
-			if notes := strings.Join(rec.context.Notes, "\n"); !strings.Contains(notes, "each call of a builder costs a trap") {
+			if notes := strings.Join(rec.context.Costs, "\n"); !strings.Contains(notes, "each call of a builder costs a trap") {
 				t.Errorf("nothing says that the setters stay: %s", notes)
 			}
 		})

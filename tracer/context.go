@@ -40,7 +40,7 @@ func (t *Tracer) Context() *event.Context {
 		Devices: t.devices.Finish(), IRQs: t.devices.IRQs(t.lines.list()), Cost: t.cost(),
 	}
 	t.describeTargets(c)
-	c.Notes = t.allNotes()
+	c.Notes, c.Costs = t.allNotes(), t.targets.costs()
 	t.cgroups.describe(c)
 	if note := t.steal.Note(time.Duration(t.window.End - t.window.Begin)); note != "" {
 		c.Notes = append(c.Notes, note)

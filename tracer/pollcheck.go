@@ -134,7 +134,7 @@ func (f *follower) observeWhole(s *pollSlot, why error) error {
 		f.stepLater(s, sitesCheck)
 		return err // the sites are better than nothing
 	}
-	s.state, s.why, s.delay = pollLeaving, why.Error(), 0
+	s.state, s.why, s.delay, s.left = pollLeaving, why.Error(), 0, true
 	f.stepLater(s, sitesCheck)
 	return f.kernel.setPoll(s, func(e *bpf.RdmaPollSlot) { e.Mode, e.Alone = uint32(bpf.RdmaPollModePOLL_LEAVE), 0 })
 }

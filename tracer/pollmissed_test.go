@@ -51,9 +51,9 @@ func TestPollMissed(t *testing.T) {
 			if err := tr.Close(); err != nil {
 				t.Error(err)
 			}
-			notes := strings.Join(context.Notes, "\n")
+			notes := strings.Join(slices.Concat(context.Costs, context.Notes), "\n")
 			if !strings.Contains(notes, "empty polls cost two traps each") || !strings.Contains(notes, c.why) {
-				t.Errorf("the notes don't tell: %s", notes)
+				t.Errorf("it doesn't tell: %s", notes)
 			}
 			if n := (&recording{context: context}).counter(t, "completions beside a poll's path"); (n >= fewMissed) != c.left {
 				t.Errorf("%d completions were counted as missed", n)

@@ -9,8 +9,8 @@ import (
 // manyPolls: how a function is observed that was called less often matters little.
 const manyPolls = 1000
 
-// pollNotes say of each poll function in use what its empty polls cost, and why.
-func (tg *target) pollNotes() []string {
+// pollCosts say of each poll function in use what its empty polls cost, and why.
+func (tg *target) pollCosts() []string {
 	if tg.attach == nil {
 		return nil
 	}
@@ -23,6 +23,21 @@ func (tg *target) pollNotes() []string {
 			out = append(out, fmt.Sprintf("empty polls cost nothing in %s: completions are seen where it consumes them", name))
 		case s.state >= pollLeaving || tg.attach.hits(s, s.enter()) >= manyPolls:
 			out = append(out, fmt.Sprintf("empty polls cost two traps each in %s: %s", name, why))
+		}
+	}
+	return out
+}
+
+// pollDoubts say of which completions may be missing, or badly dated: those of functions
+// at whose sites they were seen until that would not do.
+func (tg *target) pollDoubts() (out []string) {
+	if tg.attach == nil {
+		return nil
+	}
+	for _, s := range tg.attach.polls {
+		if s.left {
+			out = append(out, fmt.Sprintf("completions may have been missed, or badly dated, until %s+%#x was observed at its entry and return again: %s",
+				s.library.Path, s.fn.Offset, s.why))
 		}
 	}
 	return out

@@ -156,7 +156,7 @@ func (r *recording) switched(t *testing.T) {
 	if !learned {
 		t.Errorf("no probe tells what was learned: %+v", r.context.Probes)
 	}
-	if notes := strings.Join(r.context.Notes, "\n"); !strings.Contains(notes, "empty polls cost nothing") || strings.Contains(notes, "empty polls cost two traps") {
+	if notes := strings.Join(r.context.Costs, "\n"); !strings.Contains(notes, "empty polls cost nothing") || strings.Contains(notes, "empty polls cost two traps") {
 		t.Errorf("it says: %s", notes)
 	}
 }
@@ -186,12 +186,13 @@ func TestPollFallback(t *testing.T) {
 		}
 		return after == 100
 	})
-	notes := strings.Join(tr.Context().Notes, "\n")
+	context := tr.Context()
+	notes := strings.Join(slices.Concat(context.Costs, context.Notes), "\n")
 	if err := tr.Close(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(notes, "empty polls cost two traps each") || !strings.Contains(notes, "were no completions") {
-		t.Errorf("the notes don't tell: %s", notes)
+	if !strings.Contains(notes, "empty polls cost two traps each") || !strings.Contains(notes, "were no completions") || !strings.Contains(notes, "completions may have been missed") {
+		t.Errorf("it doesn't tell: %s", notes)
 	}
 	if gone(pid) {
 		t.Error("the program ended")

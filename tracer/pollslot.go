@@ -51,6 +51,7 @@ type pollSlot struct {
 
 	state      pollState
 	why        string // it is pollLeaving, or pollKept
+	left       bool   // its sites alone reported, and did not do
 	candidates []pollpath.Candidate
 	tried      int // candidates before the current
 	path       pollPath

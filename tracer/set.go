@@ -184,11 +184,21 @@ func (ts *targets) close() error {
 	return errors.Join(errs...)
 }
 
+// costs are sentences on what observing costs where, and why.
+func (ts *targets) costs() (out []string) {
+	for _, tg := range ts.list() {
+		for _, n := range slices.Concat(tg.pollCosts(), tg.buildCosts()) {
+			out = append(out, fmt.Sprintf("process %d: %s", tg.pid, n))
+		}
+	}
+	return out
+}
+
 // notes are sentences on what could not be observed of the targets.
 func (ts *targets) notes() []string {
 	var out []string
 	for _, tg := range ts.list() {
-		for _, n := range slices.Concat(tg.notes, tg.pollNotes(), tg.buildNotes()) {
+		for _, n := range slices.Concat(tg.notes, tg.pollDoubts()) {
 			out = append(out, fmt.Sprintf("process %d: %s", tg.pid, n))
 		}
 	}

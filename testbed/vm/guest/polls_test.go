@@ -55,10 +55,10 @@ func TestEmptyPolls(t *testing.T) {
 	}
 	written(t, got)
 	exact(t, &c, got)
-	if !slices.ContainsFunc(got.ctx.Notes, func(n string) bool {
+	if !slices.ContainsFunc(got.ctx.Costs, func(n string) bool {
 		return strings.Contains(n, "empty polls cost nothing") && strings.Contains(n, "librxe")
 	}) {
-		t.Errorf("it does not say that empty polls cost nothing: %q", got.ctx.Notes)
+		t.Errorf("it does not say that empty polls cost nothing: %q", got.ctx.Costs)
 	}
 	unplaced := 0
 	for i := range got.events {
