@@ -90,7 +90,7 @@ func TestLateNames(t *testing.T) {
 		{nil, ""},
 	} {
 		slices.Reverse(c.frames)
-		if got := siteName(withoutWrappers(c.frames)); got != c.want {
+		if got := siteName(&page{}, withoutWrappers(c.frames)); got != c.want {
 			t.Errorf("%q, not %q", got, c.want)
 		}
 	}

@@ -6,12 +6,29 @@ import (
 	"strings"
 )
 
-// page writes text of at most width columns; the first error sticks.
+// page writes text; the first error sticks.
 type page struct {
 	w      io.Writer
 	err    error
-	width  int
+	width  int // of sentences, in columns
+	room   int // for the rest, which is cut to fit; 0: as much as it takes
 	colour bool
+}
+
+// fit cuts s to n columns, where there is no room for all.
+func (p *page) fit(s string, n int) string {
+	if p.room == 0 {
+		return s
+	}
+	return shorten(s, n)
+}
+
+// most columns of a name in a sentence; 0: all.
+func (p *page) most(n int) int {
+	if p.room == 0 {
+		return 0
+	}
+	return n
 }
 
 func (p *page) printf(format string, args ...any) {
@@ -33,7 +50,7 @@ func (p *page) paint(ansi, s string) string {
 // heading begins a section; the note beside it says how to read it.
 func (p *page) heading(title, note string) {
 	p.line("")
-	note = shorten(note, p.width-width(title)-2)
+	note = p.fit(note, p.room-width(title)-2)
 	p.line(p.paint(ansiBold, title) + "  " + p.paint(ansiDim, note))
 }
 
@@ -49,7 +66,7 @@ func (p *page) more(n int, noun string, together ...string) {
 // following ones with as many spaces.
 func (p *page) prose(first, ansi, text string) {
 	indent := strings.Repeat(" ", width(first))
-	for i, l := range wrap(text, p.width-width(first)) {
+	for i, l := range wrap(text, p.width-width(first), p.room != 0) {
 		if i > 0 {
 			first = indent
 		}
@@ -57,11 +74,12 @@ func (p *page) prose(first, ansi, text string) {
 	}
 }
 
-// wrap cuts text into lines of at most n columns, between words where possible.
-func wrap(text string, n int) (lines []string) {
+// wrap cuts text into lines of at most n columns, between words; where cut says so,
+// longer words too.
+func wrap(text string, n int, cut bool) (lines []string) {
 	line := ""
 	for _, word := range words(text) {
-		for width(word) > n {
+		for cut && width(word) > n {
 			if line != "" {
 				lines, line = append(lines, line), ""
 			}

@@ -2,6 +2,7 @@ package export
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
 	"testing"
 
@@ -22,9 +23,11 @@ func TestRandomReports(t *testing.T) {
 	}})
 	rapid.Check(t, func(rt *rapid.T) {
 		r := reports.Draw(rt, "report")
-		for _, fault := range lineFaults(render(t, writers["txt"], &r), minWidth) {
+		narrow := func(w io.Writer, r *attribution.Report) error { return Text(w, r, TextOptions{Width: minWidth}) }
+		for _, fault := range lineFaults(render(t, narrow, &r), minWidth) {
 			rt.Error(fault)
 		}
+		render(t, writers["txt"], &r)
 		if !json.Valid([]byte(render(t, JSON, &r))) {
 			rt.Fatal("invalid JSON")
 		}

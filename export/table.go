@@ -25,8 +25,8 @@ func dim(texts ...string) []cell {
 }
 
 // table aligns columns. In layout each column is one letter: l (left), r
-// (right), or b (bars, which share what the others leave of the page). Where
-// the page is too narrow, left ones are shortened.
+// (right), or b (bars, which share what the others leave of the page's width).
+// Where the page has no room for all, left ones are shortened.
 type table struct {
 	layout string
 	gap    int // columns between columns; one where the page is too narrow
@@ -58,7 +58,7 @@ func (t *table) remark(text string) {
 }
 
 func (t *table) write(p *page) {
-	widths := t.widths(p.width - t.indent)
+	widths := t.widths(p)
 	indent := strings.Repeat(" ", t.indent)
 	for _, r := range t.rows {
 		if r.cells == nil {
@@ -97,7 +97,7 @@ func (t *table) align(p *page, cells []cell, widths []int) string {
 
 // bar of n columns: what is sure, and a question mark for what may be.
 func bar(n int, low, high float64) (sure, maybe string) {
-	cells := func(v float64) int { return min(int(finite(v)*float64(n)+0.5), n) }
+	cells := func(v float64) int { return max(min(int(finite(v)*float64(n)+0.5), n), 0) }
 	return strings.Repeat("#", cells(low)), strings.Repeat("?", max(cells(high)-cells(low), 0))
 }
 
@@ -105,7 +105,7 @@ func bar(n int, low, high float64) (sure, maybe string) {
 const longText = 25
 
 // widths of the columns: what their cells need, less what the page lacks.
-func (t *table) widths(room int) []int {
+func (t *table) widths(p *page) []int {
 	w := make([]int, len(t.layout))
 	for _, r := range t.rows {
 		for i, c := range r.cells {
@@ -119,16 +119,17 @@ func (t *table) widths(room int) []int {
 			longest = max(longest, n)
 		}
 	}
-	if gaps := len(w) - 1; total+t.gap*gaps > room && longest < longText {
+	room := p.room - t.indent
+	if gaps := len(w) - 1; p.room > 0 && total+t.gap*gaps > room && longest < longText {
 		t.gap = 1
 	}
 	total += t.gap * (len(w) - 1)
-	for ; total > room; total-- {
+	for ; p.room > 0 && total > room; total-- {
 		w[t.widest(w)]--
 	}
 	for i := range w {
 		if t.layout[i] == 'b' {
-			w[i] += (room - total) / bars
+			w[i] += max(p.width-t.indent-total, 0) / bars
 		}
 	}
 	return w

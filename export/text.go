@@ -7,12 +7,14 @@ import (
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
 
-// TextOptions of Text. The zero value is plain text of 80 columns.
+// TextOptions of Text. The zero value is for a file or a pipe: plain text, of which
+// nothing is cut.
 type TextOptions struct {
 	Colour bool // ANSI colours
-	Width  int  // columns, 80 to 120; 0: 80
+	Width  int  // columns that all has to fit into, 80 at least; 0: sentences are wrapped, the rest is as wide as it is
 }
 
+// Sentences are hard to read in longer lines, tables do not fit into shorter ones.
 const (
 	minWidth = 80
 	maxWidth = 120
@@ -22,6 +24,9 @@ const (
 func Text(w io.Writer, r *attribution.Report, o TextOptions) error {
 	buffered := bufio.NewWriter(w)
 	p := &page{w: buffered, width: min(max(o.Width, minWidth), maxWidth), colour: o.Colour}
+	if o.Width != 0 {
+		p.room = max(o.Width, minWidth)
+	}
 	header(p, r)
 	headline(p, r)
 	sampled(p, r)

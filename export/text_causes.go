@@ -33,7 +33,7 @@ func causeTable(p *page, r *attribution.Report) {
 		}
 		t.row(append([]cell{{text: causeName(c.Cause), ansi: looks[c.Cause.Class()].ansi}}, plain(orDash(int64(finite(at50[c.Cause]+0.5))),
 			orDash(int64(finite(at99[c.Cause]+0.5))), durationNS(c.TotalNS), share, count(c.Count))...)...)
-		t.remark(culpritList(c.Who, c.TotalNS, 3))
+		t.remark(culpritList(p, c.Who, c.TotalNS, 3))
 	}
 	t.write(p)
 	if rest > 0 {
@@ -93,7 +93,7 @@ func isRest(c attribution.Culprit) bool { return c.Name == otherCulprits }
 
 // culpritList writes the worst ones and their shares of total, and what is left of it,
 // so that it adds up: of those that have no place here, and of what nobody was seen to take.
-func culpritList(who []attribution.Culprit, total int64, most int) string {
+func culpritList(p *page, who []attribution.Culprit, total int64, most int) string {
 	if len(who) == 0 {
 		return ""
 	}
@@ -106,7 +106,7 @@ func culpritList(who []attribution.Culprit, total int64, most int) string {
 			others = sum(others, w.TotalNS)
 			continue
 		}
-		say(whoIn(cleanOr(w.Name, "unnamed"), 48, w.Cgroup), w.TotalNS)
+		say(whoIn(cleanOr(w.Name, "unnamed"), p.most(48), w.Cgroup), w.TotalNS)
 	}
 	if others > 0 {
 		say("others", others)

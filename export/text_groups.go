@@ -117,7 +117,7 @@ func siteTable(p *page, r *attribution.Report) {
 		if !decided {
 			text, ansi = "undecided", ""
 		}
-		t.row(cell{text: siteName(s.frames)}, cell{text: duration(s.ns)}, cell{text: percent(s.ns, whole)}, cell{text: text, ansi: ansi})
+		t.row(cell{text: siteName(p, s.frames)}, cell{text: duration(s.ns)}, cell{text: percent(s.ns, whole)}, cell{text: text, ansi: ansi})
 	}
 	if more := len(sites) - maxSites; more > 0 {
 		t.row(plain(fmt.Sprintf("(%s, in the profile)", counted(int64(more), "more site")), duration(rest), percent(rest, whole), "")...)
@@ -146,10 +146,10 @@ func postingSites(r *attribution.Report) []*site {
 }
 
 // siteName of root-first frames: the innermost ones, innermost first.
-func siteName(frames []frame) string {
+func siteName(p *page, frames []frame) string {
 	var names []string
 	for i := len(frames) - 1; i >= 0 && len(names) < maxSiteFrames; i-- {
-		names = append(names, shorten(frames[i].name, 60))
+		names = append(names, p.fit(frames[i].name, 60))
 	}
 	return strings.Join(names, " < ")
 }

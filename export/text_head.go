@@ -40,7 +40,7 @@ func header(p *page, r *attribution.Report) {
 	if !strings.HasPrefix(tool, "rdmatrace") {
 		tool = "rdmatrace " + tool
 	}
-	p.line(p.paint(ansiBold, shorten(tool, p.width)))
+	p.line(p.paint(ansiBold, p.fit(tool, p.room)))
 	for i, t := range c.Targets {
 		if i == maxTargets && len(c.Targets) > maxTargets+1 {
 			p.line(fmt.Sprintf("  and %s more processes", count(int64(len(c.Targets)-i))))
@@ -71,7 +71,7 @@ func target(p *page, t event.Target) {
 	}
 	p.prose("  target   ", ansiBold, text)
 	if len(t.Cmdline) > 0 {
-		p.line("  command  " + shorten(clean(strings.Join(t.Cmdline, " ")), p.width-11))
+		p.line("  command  " + p.fit(clean(strings.Join(t.Cmdline, " ")), p.room-11))
 	}
 }
 

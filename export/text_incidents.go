@@ -37,7 +37,7 @@ func incidents(p *page, r *attribution.Report) {
 }
 
 func incident(p *page, r *attribution.Report, n int, in attribution.Incident) {
-	said := tell(in.Cause, in.Who, in.Cgroup)
+	said := tell(in.Cause, in.Who, in.Cgroup, p.most(columnsOfWho))
 	if said == "" {
 		said = in.Cause.String()
 	}

@@ -35,7 +35,7 @@ func late(p *page, r *attribution.Report) {
 			rest += float64(s.NS)
 			continue
 		}
-		row(siteName(withoutWrappers(s.frames)), float64(s.NS), s.Doing.String())
+		row(siteName(p, withoutWrappers(s.frames)), float64(s.NS), s.Doing.String())
 	}
 	if more := len(all) - maxLate; more > 0 {
 		row(fmt.Sprintf("(%s, in --json)", counted(int64(more), "more call stack")), rest, "")

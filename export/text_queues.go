@@ -27,12 +27,12 @@ func beforePost(p *page, r *attribution.Report) {
 	t := newTable("lrrrrrrrr", "qp", "depth", "max/of", "idle", "running", "runnable", "asleep", "WR/s", "rate")
 	for _, port := range sharedPorts(r.Ports, queues) {
 		t.row(backlogRow(portLabel(port), port.Backlog, 0)...)
-		t.remark("its queue pairs together" + backlogRemark(port.Backlog))
+		t.remark("its queue pairs together" + backlogRemark(p, port.Backlog))
 	}
 	shown := queues[:min(len(queues), maxQueues)]
 	for _, q := range shown {
 		t.row(backlogRow(hex(uint64(q.QPNum)), q.Backlog, q.QueueSize)...)
-		t.remark(queueRemark(q, len(context(r).Targets) > 1))
+		t.remark(queueRemark(p, q, len(context(r).Targets) > 1))
 	}
 	t.write(p)
 	if rest := queues[len(shown):]; len(rest) > 0 {
@@ -80,7 +80,7 @@ func backlogRow(name string, b attribution.Backlog, room int64) []cell {
 		rate(b.WRsPerSec), bitRate(8*b.BytesPerSec))
 }
 
-func queueRemark(q attribution.Queue, severalTargets bool) string {
+func queueRemark(p *page, q attribution.Queue, severalTargets bool) string {
 	s := "on " + cleanOr(q.Device, "an unknown device")
 	if q.Peer != "" {
 		s = "to " + clean(q.Peer) + " " + s
@@ -91,15 +91,15 @@ func queueRemark(q attribution.Queue, severalTargets bool) string {
 	if q.QueueSize > 1 && q.DepthMax >= q.QueueSize-1 {
 		s += "; full at times"
 	}
-	return s + backlogRemark(q.Backlog)
+	return s + backlogRemark(p, q.Backlog)
 }
 
-func backlogRemark(b attribution.Backlog) (s string) {
+func backlogRemark(p *page, b attribution.Backlog) (s string) {
 	if b.DepthKnown == 0 {
 		s += "; depth and idle time unknown: no proof of which work requests were in flight"
 	}
 	if b.IdleAsleep > 0 && len(b.IdleSyscalls) > 0 {
-		s += "; asleep in " + culpritList(b.IdleSyscalls, b.IdleAsleep, 3)
+		s += "; asleep in " + culpritList(p, b.IdleSyscalls, b.IdleAsleep, 3)
 	}
 	if b.IdleUnknown > 0 {
 		s += "; idle for unknown reasons " + percent(float64(b.IdleUnknown), float64(b.WindowNS))

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,12 +19,15 @@ var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func TestTextFitsAndIsSafe(t *testing.T) {
 	for _, f := range fixtures {
-		for _, o := range []TextOptions{{}, {Width: 100}, {Width: 100, Colour: true}, {Width: 5000}, {Width: -1, Colour: true}} {
+		for _, o := range []TextOptions{{}, {Width: 100}, {Width: 100, Colour: true}, {Width: 200}, {Width: 5000}, {Width: -1, Colour: true}} {
 			var b bytes.Buffer
 			if err := Text(&b, f.make(), o); err != nil {
 				t.Fatal(err)
 			}
-			limit := min(max(o.Width, minWidth), maxWidth)
+			limit := max(o.Width, minWidth)
+			if o.Width == 0 {
+				limit = math.MaxInt
+			}
 			if o.Colour != ansi.MatchString(b.String()) {
 				t.Errorf("%s %+v: colour present: %v", f.name, o, !o.Colour)
 			}
@@ -94,7 +98,7 @@ func TestCulpritsAddUp(t *testing.T) {
 		{[]attribution.Culprit{who("a", 500), who(otherCulprits, 300)}, "a 50 %, others 30 %, not known 20 %"},
 		{[]attribution.Culprit{who(otherCulprits, 1000)}, "others 100 %"},
 	} {
-		if got := culpritList(c.who, 1000, 3); got != c.want {
+		if got := culpritList(&page{}, c.who, 1000, 3); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
@@ -152,5 +156,24 @@ func TestDoubtsAreDoubts(t *testing.T) {
 		if strings.Contains(section("DOUBTS"), good) {
 			t.Errorf("%q is a doubt: %s", good, section("DOUBTS"))
 		}
+	}
+}
+
+// In a file all is there, on a terminal as much as fits.
+func TestNothingIsCutInAFile(t *testing.T) {
+	for _, f := range fixtures {
+		if strings.Contains(f.name, "hostile") || strings.Contains(f.name, "huge") {
+			continue // their names are longer than any that is kept
+		}
+		if text := render(t, writers["txt"], f.make()); strings.Contains(text, "...") {
+			t.Errorf("%s is cut:\n%s", f.name, text)
+		}
+	}
+	var b bytes.Buffer
+	if err := Text(&b, fixture(t, "training"), TextOptions{Width: 80}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "--bucket-cap-mb 25...\n") {
+		t.Errorf("the command is not cut:\n%s", b.String())
 	}
 }

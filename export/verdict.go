@@ -35,27 +35,33 @@ var told = map[attribution.Cause]struct{ alone, by string }{
 	attribution.WireUnsplit: {"", ""},
 }
 
-func tell(c attribution.Cause, who string, in attribution.Cgroup) string {
+func tell(c attribution.Cause, who string, in attribution.Cgroup, columns int) string {
 	t := told[c]
 	if who != "" && t.by != "" {
-		return fmt.Sprintf(t.by, whoIn(who, 60, in))
+		return fmt.Sprintf(t.by, whoIn(who, columns, in))
 	}
 	return t.alone
 }
+
+// columnsOfWho in a sentence that is to be short.
+const columnsOfWho = 60
 
 // cgroupWidth is how much of a cgroup's path is shown: of a longer one the last
 // part, where systemd and containers have their names.
 const cgroupWidth = 40
 
-// whoIn names a culprit in at most so many columns, and its cgroup where that
-// is none of the targets'.
+// whoIn names a culprit in at most so many columns (0: in all it takes), and its
+// cgroup where that is none of the targets'.
 func whoIn(name string, columns int, in attribution.Cgroup) string {
-	name = shorten(clean(name), columns)
+	name = clean(name)
+	if columns > 0 {
+		name = shorten(name, columns)
+	}
 	if !in.Apart {
 		return name
 	}
 	group := clean(in.Name)
-	if width(group) > cgroupWidth {
+	if columns > 0 && width(group) > cgroupWidth {
 		const parents = ".../"
 		group = parents + shorten(path.Base(group), cgroupWidth-len(parents))
 	}
@@ -121,7 +127,7 @@ func reason(s shares, split attribution.Split, r *attribution.Report) string {
 		}
 		mean := float64(cause.TotalNS) / float64(split.Count)
 		who := leadingCulprit(cause, r)
-		said := tell(cause.Cause, who.Name, who.Cgroup)
+		said := tell(cause.Cause, who.Name, who.Cgroup, columnsOfWho)
 		if mean < s.class[c]/2 || said == "" {
 			return ""
 		}

@@ -121,7 +121,7 @@ func TestWhoIn(t *testing.T) {
 	if got := whoIn("a-very-long-name-of-a-hog", 10, attribution.Cgroup{}); got != "a-very-..." {
 		t.Error(got)
 	}
-	if got, want := tell(attribution.Preempted, "hog (pid 7)", attribution.Cgroup{Name: "/b", Apart: true}), "preempted by hog (pid 7) in cgroup /b"; got != want {
+	if got, want := tell(attribution.Preempted, "hog (pid 7)", attribution.Cgroup{Name: "/b", Apart: true}, columnsOfWho), "preempted by hog (pid 7) in cgroup /b"; got != want {
 		t.Error(got)
 	}
 }

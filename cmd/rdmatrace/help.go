@@ -25,7 +25,8 @@ Usage:
 // filesAndCodes are the same for all.
 const filesAndCodes = `
 A file called - is stdout; the summary then goes to stderr. Files appear whole or
-not at all: while they grow they are called FILE.<number>.tmp.
+not at all: while they grow they are called FILE.<number>.tmp. On a terminal the
+summary is cut to its width, in a file or pipe it is whole, unless COLUMNS is set.
 Exit code: 0 success, 1 failure, 2 wrong usage, 141 whoever read stdout is gone.
 `
 

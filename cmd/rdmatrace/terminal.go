@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/rdmatrace/rdmatrace/export"
 	"golang.org/x/term"
@@ -13,15 +14,27 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// textOptions suit w: colour and width are those of a terminal.
+// textOptions suit w: colour and width are those of a terminal. A file or a pipe gets
+// all that there is to be said; COLUMNS is the user's word on how wide that may be.
 func textOptions(w io.Writer) export.TextOptions {
+	var o export.TextOptions
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		o.Width = n
+	}
 	f, ok := w.(*os.File)
 	if !ok || !isTerminal(f) {
-		return export.TextOptions{}
+		return o
 	}
-	o := export.TextOptions{Colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+	o.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if o.Width > 0 {
+		return o
+	}
+	o.Width = usualWidth
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 		o.Width = width
 	}
 	return o
 }
+
+// usualWidth of a terminal that does not tell it.
+const usualWidth = 80
