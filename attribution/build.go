@@ -164,11 +164,11 @@ func (a *aggregates) peerWaits() []PeerWait {
 	var list []PeerWait
 	for _, q := range a.queues {
 		if n := q.peerWait.count; n > 0 {
-			list = append(list, PeerWait{q.port.name.device, validText(q.qp.peer), q.qp.num, q.peerWait.report(n)})
+			list = append(list, PeerWait{q.qp.pid, q.port.name.device, validText(q.qp.peer), q.qp.num, q.peerWait.report(n)})
 		}
 	}
 	slices.SortStableFunc(list, func(x, y PeerWait) int {
-		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.QPNum, y.QPNum))
+		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.QPNum, y.QPNum), cmp.Compare(x.PID, y.PID))
 	})
 	return list
 }

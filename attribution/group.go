@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 )
@@ -35,9 +36,10 @@ func (a *aggregates) groups(called *renaming, names *naming) []Group {
 		}
 	}
 	qp, peer, device, thread := sumCells{by: "qp"}, sumCells{by: "peer"}, sumCells{by: "device"}, sumCells{by: "thread"}
+	queues := a.queueNames()
 	for key, c := range a.byQueue {
 		q := a.queues[key.queue]
-		qp.add(q.groupKey(), c)
+		qp.add(queues[q.index], c)
 		peer.add(cmp.Or(q.peer, "unknown"), c)
 		device.add(cmp.Or(q.port.name.device, "unknown"), c)
 		if key.tid == 0 {
@@ -65,6 +67,26 @@ func (k *opKey) sizeText() string {
 		return "<=" + sizeLabel(uint8(k.size))
 	}
 	return strconv.FormatUint(k.size, 10)
+}
+
+// queueNames are those of all queue pairs, with the process where two would have the
+// same: devices of software may give the same numbers to each process.
+func (a *aggregates) queueNames() []string {
+	names, owner := make([]string, len(a.queues)), make(map[string]uint32)
+	alike := make(map[string]bool)
+	for i, q := range a.queues {
+		names[i] = q.groupKey()
+		if pid, known := owner[names[i]]; known && pid != q.qp.pid && !q.shared {
+			alike[names[i]] = true
+		}
+		owner[names[i]] = q.qp.pid
+	}
+	for i, q := range a.queues {
+		if alike[names[i]] {
+			names[i] += fmt.Sprintf(" of pid %d", q.qp.pid)
+		}
+	}
+	return names
 }
 
 // groupKey names a queue pair with its device: numbers are the device's.

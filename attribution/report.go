@@ -247,6 +247,7 @@ type PortReport struct {
 
 // PeerWait is [post_recv, done] of receives from one peer.
 type PeerWait struct {
+	PID          uint32
 	Device, Peer string
 	QPNum        uint32
 	Wait         Distribution

@@ -126,6 +126,7 @@ type Probe struct {
 	RunNS   float64 // what its program took of a hit, of which the trap is no part; 0: not measured
 	Error   string  // why it is not there
 	Stepped bool    // the kernel single-steps the instruction there
+	PID     uint32  // of the process that it is in; 0: the kernel's, or not known
 }
 
 // Counter is a named count.

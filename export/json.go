@@ -50,7 +50,7 @@ func newJSON(r *attribution.Report) jsonReport {
 	j.Ports = list(r.Ports, toPort)
 	j.EventQueues = list(r.EventQueues, toEventQueues)
 	j.Receives = list(r.Receive, func(p attribution.PeerWait) jsonReceive {
-		return jsonReceive{clean(p.Device), clean(p.Peer), p.QPNum, toDistribution(p.Wait)}
+		return jsonReceive{p.PID, clean(p.Device), clean(p.Peer), p.QPNum, toDistribution(p.Wait)}
 	})
 	j.Series = list(r.Series, func(p attribution.SeriesPoint) jsonPoint { return toPoint(p, c) })
 	j.Late = toLate(&r.Late, frames)
@@ -241,7 +241,7 @@ func toSampled(s *attribution.Sampled) *jsonSampled {
 }
 
 func toProbe(p event.Probe) jsonProbe {
-	return jsonProbe{clean(p.Name), clean(p.Kind), clean(p.Library), clean(p.BuildID), hex(p.Offset), clean(p.Source), p.Hits, p.Misses, cleanText(p.Error), finite(p.RunNS), p.Stepped}
+	return jsonProbe{clean(p.Name), clean(p.Kind), clean(p.Library), clean(p.BuildID), hex(p.Offset), clean(p.Source), p.Hits, p.Misses, cleanText(p.Error), finite(p.RunNS), p.Stepped, p.PID}
 }
 
 func toTarget(t event.Target) jsonTarget {

@@ -318,6 +318,7 @@ type jsonEventQueues struct {
 }
 
 type jsonReceive struct {
+	PID    uint32           `json:"pid"`
 	Device string           `json:"device"`
 	Peer   string           `json:"peer"`
 	QP     uint32           `json:"qp"`
@@ -345,6 +346,7 @@ type jsonProbe struct {
 	Error   string  `json:"error"`
 	RunNS   float64 `json:"run_ns"`
 	Stepped bool    `json:"stepped"`
+	PID     uint32  `json:"pid"`
 }
 
 type jsonCost struct {

@@ -82,6 +82,7 @@ func groupRow(g attribution.Group) []cell {
 
 // site is a place in the program that posts.
 type site struct {
+	pid    uint32
 	frames []frame
 	ns     float64
 	class  [classes]float64
@@ -105,7 +106,10 @@ func siteTable(p *page, r *attribution.Report) {
 	}
 	p.heading("BY POSTING SITE", "innermost function first; the profile has the whole stacks")
 	t := newTable("lrrl", "site", "sum", "share", "leading part")
-	rest := 0.0
+	rest, several := 0.0, false
+	for _, s := range sites {
+		several = several || s.pid != sites[0].pid
+	}
 	for i, s := range sites {
 		if i >= maxSites {
 			rest += s.ns
@@ -117,7 +121,7 @@ func siteTable(p *page, r *attribution.Report) {
 		if !decided {
 			text, ansi = "undecided", ""
 		}
-		t.row(cell{text: siteName(p, s.frames)}, cell{text: duration(s.ns)}, cell{text: percent(s.ns, whole)}, cell{text: text, ansi: ansi})
+		t.row(cell{text: ofProcess(several, s.pid) + siteName(p, s.frames)}, cell{text: duration(s.ns)}, cell{text: percent(s.ns, whole)}, cell{text: text, ansi: ansi})
 	}
 	if more := len(sites) - maxSites; more > 0 {
 		t.row(plain(fmt.Sprintf("(%s, in the profile)", counted(int64(more), "more site")), duration(rest), percent(rest, whole), "")...)
@@ -127,22 +131,41 @@ func siteTable(p *page, r *attribution.Report) {
 
 func postingSites(r *attribution.Report) []*site {
 	frames := newFrames(r)
-	byStack := map[stackKey]*site{}
+	known := map[string]*site{}
 	var sites []*site
 	for _, s := range r.Samples {
 		if !s.Leaf || s.NS <= 0 || s.Cause == attribution.Probe {
 			continue
 		}
-		key := stackKey{s.PID, s.Stack}
-		if byStack[key] == nil {
-			byStack[key] = &site{frames: frames.user(s)}
-			sites = append(sites, byStack[key])
+		stack := frames.user(s)
+		key := functionsOf(s.PID, stack)
+		if known[key] == nil {
+			known[key] = &site{pid: s.PID, frames: stack}
+			sites = append(sites, known[key])
 		}
-		byStack[key].ns += float64(s.NS)
-		byStack[key].class[s.Cause.Class()] += float64(s.NS)
+		known[key].ns += float64(s.NS)
+		known[key].class[s.Cause.Class()] += float64(s.NS)
 	}
 	sort.SliceStable(sites, func(i, j int) bool { return sites[i].ns > sites[j].ns })
 	return sites
+}
+
+// functionsOf a process's stack tell it apart from others: instructions do not, for
+// a reader sees functions.
+func functionsOf(pid uint32, frames []frame) string {
+	key := fmt.Sprint(pid)
+	for _, f := range frames {
+		key += "\x00" + f.name
+	}
+	return key
+}
+
+// ofProcess begins a row, where the rows are of several processes.
+func ofProcess(several bool, pid uint32) string {
+	if !several {
+		return ""
+	}
+	return fmt.Sprintf("pid %d: ", pid)
 }
 
 // siteName of root-first frames: the innermost ones, innermost first.

@@ -43,7 +43,7 @@ func incident(p *page, r *attribution.Report, n int, in attribution.Incident) {
 	}
 	p.prose(fmt.Sprintf("  %d. ", n), ansiBold, fmt.Sprintf("%s: %s, %s at %s; delayed %s by %s in all", in.Cause.Class(), said,
 		durationNS(since(in.Begin, in.End)), intoWindow(r, in.Begin), counted(in.WRs, "WR"), durationNS(in.DelayNS)))
-	p.prose("     the worst: ", "", wrLine(in.Worst))
+	p.prose("     the worst: ", "", wrLine(in.Worst, len(context(r).Targets) > 1))
 	timeline(p, in)
 }
 
@@ -59,12 +59,15 @@ func intoWindow(r *attribution.Report, at uint64) string {
 	return fmt.Sprintf("+%.6f s", float64(since(context(r).Window.Begin, at))/1e9)
 }
 
-func wrLine(w attribution.WR) string {
+func wrLine(w attribution.WR, severalTargets bool) string {
 	number := ""
 	if w.Index >= 0 { // else its post was not seen
 		number = fmt.Sprintf(" #%d", w.Index)
 	}
 	s := fmt.Sprintf("%s%s, %s, qp %s", cleanOr(w.Op, "operation"), number, size(w.Bytes), hex(uint64(w.QPNum)))
+	if severalTargets {
+		s += fmt.Sprintf(" of pid %d", w.PID)
+	}
 	if w.Peer != "" {
 		s += " to " + clean(w.Peer)
 	}

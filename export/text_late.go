@@ -29,13 +29,17 @@ func late(p *page, r *attribution.Report) {
 		t.row(plain(name, duration(ns), percent(ns, whole), doing)...)
 	}
 	all, rest, left := byFunctions(r.Late.Stacks, newFrames(r)), 0.0, whole
+	several := false
+	for _, s := range all {
+		several = several || !s.Rest && s.PID != all[0].PID
+	}
 	for i, s := range all {
 		left -= float64(s.NS)
 		if i >= maxLate {
 			rest += float64(s.NS)
 			continue
 		}
-		row(siteName(p, withoutWrappers(s.frames)), float64(s.NS), s.Doing.String())
+		row(ofProcess(several && !s.Rest, s.PID)+siteName(p, withoutWrappers(s.frames)), float64(s.NS), s.Doing.String())
 	}
 	if more := len(all) - maxLate; more > 0 {
 		row(fmt.Sprintf("(%s, in --json)", counted(int64(more), "more call stack")), rest, "")
@@ -80,10 +84,7 @@ func byFunctions(stacks []attribution.LateStack, f *frames) (all []*lateSite) {
 		if !s.Rest {
 			site.frames = f.user(attribution.Sample{PID: s.PID, Stack: s.Stack})
 		}
-		key := fmt.Sprint(s.PID, s.Doing, s.Rest)
-		for _, frame := range site.frames {
-			key += "\x00" + frame.name
-		}
+		key := fmt.Sprint(s.Doing, s.Rest, functionsOf(s.PID, site.frames))
 		if same := known[key]; same != nil {
 			same.NS, same.Samples = sum(same.NS, s.NS), sum(same.Samples, s.Samples)
 			continue

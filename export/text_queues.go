@@ -245,7 +245,11 @@ func receives(p *page, r *attribution.Report) {
 	p.heading("RECEIVES", "peer-wait: post_recv until the message is there; in no class")
 	t := newTable("llrrrrr", "peer", "qp", "receives", "p50", "p99", "max", "mean")
 	for _, w := range list[:min(len(list), maxReceives)] {
-		t.row(plain(cleanOr(w.Peer, "unknown"), hex(uint64(w.QPNum)), count(w.Wait.Count), durationNS(w.Wait.P50NS),
+		qp := hex(uint64(w.QPNum))
+		if len(context(r).Targets) > 1 {
+			qp += fmt.Sprintf(" of pid %d", w.PID)
+		}
+		t.row(plain(cleanOr(w.Peer, "unknown"), qp, count(w.Wait.Count), durationNS(w.Wait.P50NS),
 			durationNS(w.Wait.P99NS), durationNS(w.Wait.MaxNS), duration(w.Wait.MeanNS))...)
 	}
 	t.write(p)

@@ -177,3 +177,31 @@ func TestNothingIsCutInAFile(t *testing.T) {
 		t.Errorf("the command is not cut:\n%s", b.String())
 	}
 }
+
+// Rows of two processes that do the same are told apart.
+func TestProcessesAreToldApart(t *testing.T) {
+	c := testContext(1, "job", "job")
+	c.Targets = append(c.Targets, event.Target{PID: 2, Comm: "job", Rank: -1})
+	b := &builder{}
+	for pid := uint32(1); pid <= 2; pid++ {
+		stack := addStack(c, pid, 1, false, "post_send", "main")
+		b.add(attribution.WR{PID: pid, QPNum: 0x100, Op: "SEND", Device: "mlx5_0", PostBegin: origin, Stack: stack, PostThread: fmt.Sprintf("job/%d", pid)},
+			part{attribution.Submit, 1000, ""}, part{attribution.LatePoll, 50_000, ""})
+		b.incident(int(pid-1), attribution.LatePoll, 1, 50_000)
+		b.r.Receive = append(b.r.Receive, attribution.PeerWait{PID: pid, Device: "mlx5_0", Peer: "lid 1", QPNum: 0x100, Wait: distribution([]int64{1000})})
+	}
+	r := b.report(c)
+	r.Late = lateOf(50_000, attribution.LateStack{PID: 1, Stack: 1, Doing: attribution.Ran, NS: 50_000, Samples: 1},
+		attribution.LateStack{PID: 2, Stack: 1, Doing: attribution.Ran, NS: 50_000, Samples: 1})
+	text := render(t, writers["txt"], r)
+	for _, of := range []string{"  pid %d: post_send < main", "qp 0x100 of pid %d", "lid 1  0x100 of pid %d"} {
+		for pid := 1; pid <= 2; pid++ {
+			if want := fmt.Sprintf(of, pid); !strings.Contains(text, want) {
+				t.Errorf("%q is not in:\n%s", want, text)
+			}
+		}
+	}
+	if n := strings.Count(text, "pid 1: post_send < main"); n != 2 {
+		t.Errorf("%d rows, of sites and of where it was late:\n%s", n, text)
+	}
+}

@@ -113,7 +113,11 @@ func losses(p *page, r *attribution.Report) {
 	t.write(p)
 	for _, pr := range c.Probes {
 		if pr.Error != "" {
-			p.prose("  - ", "", fmt.Sprintf("probe %s (%s) is not there: %s", clean(pr.Name), clean(pr.Kind), cleanText(pr.Error)))
+			of := ""
+			if pr.PID != 0 && len(c.Targets) > 1 {
+				of = fmt.Sprintf(" of pid %d", pr.PID)
+			}
+			p.prose("  - ", "", fmt.Sprintf("probe %s%s (%s) is not there: %s", clean(pr.Name), of, clean(pr.Kind), cleanText(pr.Error)))
 		}
 	}
 }

@@ -432,7 +432,7 @@ func (a *attacher) report(batches []*batch, err error) {
 		for _, s := range b.sites {
 			p := event.Probe{
 				Name: s.name(), Kind: "uprobe", Library: b.library.Path, BuildID: b.library.BuildID,
-				Offset: s.offset, Source: s.fn.Source,
+				Offset: s.offset, Source: s.fn.Source, PID: uint32(a.pid),
 			}
 			if b.ret {
 				p.Kind = "uretprobe"
