@@ -95,18 +95,26 @@ func (k *kind) report(c *cell, called *renaming, names *naming) Totals {
 	return t
 }
 
-// incidentReport leaves out what did not matter to the WR it delayed most:
-// less than a tenth of the median latency.
+// incidentReport leaves out what did not matter to the WR it delayed most: less than a
+// tenth of the median latency. A wait that several intervals made is listed once, with
+// the worst of them.
 func (a *aggregates) incidentReport(median int64, called *renaming, names *naming) []Incident {
 	least := uint64(max(median/10, incidentLeast))
 	var list []Incident
+	listed := make(map[wrKey]int)
 	for _, s := range a.incidents.finish() {
 		if s.worstDelay < least {
 			break
 		}
+		cause, who, key := called[s.key.cause], names.culprit(&s.key.who), s.worst.m.wrKey()
+		if at, known := listed[key]; known {
+			list[at].also(Another{cause, who, names.cgroup(s.cgroup), 1, int64(s.end - s.begin), int64(s.delay)})
+			continue
+		}
+		listed[key] = len(list)
 		i := Incident{
-			Cause:   called[s.key.cause],
-			Who:     names.culprit(&s.key.who),
+			Cause:   cause,
+			Who:     who,
 			Cgroup:  names.cgroup(s.cgroup),
 			Begin:   s.begin,
 			End:     s.end,
@@ -123,8 +131,33 @@ func (a *aggregates) incidentReport(median int64, called *renaming, names *namin
 		}
 		list = append(list, i)
 	}
+	for i := range list {
+		slices.SortStableFunc(list[i].Also, func(x, y Another) int { return cmp.Compare(y.NS, x.NS) })
+	}
 	return list
 }
+
+// also adds what else its worst WR waited for, by culprit.
+func (i *Incident) also(other Another) {
+	for k := range i.Also {
+		if a := &i.Also[k]; a.Cause == other.Cause && a.Who == other.Who {
+			a.Parts, a.NS, a.DelayNS = a.Parts+1, a.NS+other.NS, a.DelayNS+other.DelayNS
+			return
+		}
+	}
+	i.Also = append(i.Also, other)
+}
+
+// wrKey tells WRs apart: those of a list begin together, and a receive whose post was
+// not seen has no index.
+type wrKey struct {
+	qp              *queuePair
+	receive         bool
+	index           int64
+	postBegin, reap uint64
+}
+
+func (m *measured) wrKey() wrKey { return wrKey{m.qp, m.receive, m.index, m.postBegin, m.reap} }
 
 func (a *aggregates) describe(m *measured, names *naming) WR {
 	return WR{

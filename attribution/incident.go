@@ -113,6 +113,9 @@ func (c *incidents) add(m *measured, queue int32, wr int64) {
 		if s.who != nil {
 			key.who = *s.who
 			key.who.cgroup = 0
+			if key.who.kind == culpritTask {
+				key.who.id = key.who.pid // its threads take turns on a CPU
+			}
 		}
 		if rule.wire {
 			key.tid, key.queue = 0, queue

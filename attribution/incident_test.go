@@ -233,3 +233,30 @@ func TestLongTimelineKeepsTheLongest(t *testing.T) {
 		}
 	}
 }
+
+// A wait that many made is listed once, with the worst of them.
+func TestOneWaitIsOneIncident(t *testing.T) {
+	r := newIncidentRun()
+	hog, other := task("hog", 1), task("cron", 2)
+	thread := hog
+	thread.id = 77 // another thread of the same process
+	r.wr(1, 0, Waited, seg(Submit, 100, culprit{}, 7), seg(LatePoll, 20_000, culprit{}, 7), seg(Preempted, 50_000, hog, 7), seg(Preempted, 30_000, thread, 7),
+		seg(LatePoll, 10_000, culprit{}, 7), seg(Preempted, 40_000, other, 7), seg(Preempted, 20_000, hog, 7), seg(LatePoll, 15_000, culprit{}, 7))
+	r.wr(1, 500_000, Waited, seg(Submit, 100, culprit{}, 7), seg(Preempted, 60_000, other, 7))
+	got := r.incidents()
+	if len(got) != 2 {
+		t.Fatalf("%d incidents: %+v", len(got), got)
+	}
+	in := got[0]
+	if in.Cause != Preempted || in.Who != "hog (pid 1)" || in.End-in.Begin != 80_000 || in.DelayNS != 80_000 || in.WRs != 1 {
+		t.Errorf("the worst: %s by %s, %d ns, %d of %d WRs", in.Cause, in.Who, in.End-in.Begin, in.DelayNS, in.WRs)
+	}
+	want := []Another{{Cause: LatePoll, Parts: 3, NS: 45_000, DelayNS: 45_000}, {Cause: Preempted, Who: "cron (pid 2)", Parts: 1, NS: 40_000, DelayNS: 40_000},
+		{Cause: Preempted, Who: "hog (pid 1)", Parts: 1, NS: 20_000, DelayNS: 20_000}}
+	if !slices.Equal(in.Also, want) {
+		t.Errorf("with it %+v, want %+v", in.Also, want)
+	}
+	if len(got[1].Also) != 0 || got[1].Who != "cron (pid 2)" {
+		t.Errorf("another wait: %+v", got[1])
+	}
+}

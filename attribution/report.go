@@ -168,9 +168,20 @@ type Incident struct {
 	Begin, End uint64 // ns of CLOCK_MONOTONIC
 	WRs        int64  // delayed by it
 	DelayNS    int64  // summed over them
-	Worst      WR     // the one with the longest latency
+	Worst      WR     // the one with the longest latency; no other incident has the same
 	Timeline   []Segment
-	Omitted    int64 // segments left out of Timeline: the shortest
+	Omitted    int64     // segments left out of Timeline: the shortest
+	Also       []Another // what else the worst WR waited for and is the worst WR of, longest first
+}
+
+// Another is what one culprit took of a wait beside the incident that it is listed with.
+type Another struct {
+	Cause   Cause
+	Who     string
+	Cgroup  Cgroup // of Who
+	Parts   int64  // intervals
+	NS      int64  // their lengths together
+	DelayNS int64  // summed over all the WRs that they delayed
 }
 
 // Segment of a WR's latency: a part with one cause.

@@ -168,6 +168,9 @@ func toIncident(in attribution.Incident, c *event.Context, f *frames) jsonIncide
 			return jsonSegment{s.Cause.FullName(), relative(c, s.Begin), relative(c, s.End), clean(s.Who), clean(s.Cgroup.Name), s.TID, known(s.CPU)}
 		}),
 		Omitted: in.Omitted,
+		Also: list(in.Also, func(a attribution.Another) jsonAnother {
+			return jsonAnother{a.Cause.FullName(), clean(a.Who), clean(a.Cgroup.Name), a.Parts, a.NS, a.DelayNS}
+		}),
 	}
 }
 

@@ -234,6 +234,16 @@ type jsonIncident struct {
 	Worst    jsonWR        `json:"worst"`
 	Timeline []jsonSegment `json:"timeline"`
 	Omitted  int64         `json:"omitted"`
+	Also     []jsonAnother `json:"also"`
+}
+
+type jsonAnother struct {
+	Cause   string `json:"cause"`
+	Who     string `json:"who"`
+	Cgroup  string `json:"cgroup,omitempty"`
+	Parts   int64  `json:"parts"`
+	TotalNS int64  `json:"total_ns"`
+	DelayNS int64  `json:"delay_ns"`
 }
 
 type jsonSegment struct {

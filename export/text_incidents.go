@@ -44,7 +44,31 @@ func incident(p *page, r *attribution.Report, n int, in attribution.Incident) {
 	p.prose(fmt.Sprintf("  %d. ", n), ansiBold, fmt.Sprintf("%s: %s, %s at %s; delayed %s by %s in all", in.Cause.Class(), said,
 		durationNS(since(in.Begin, in.End)), intoWindow(r, in.Begin), counted(in.WRs, "WR"), durationNS(in.DelayNS)))
 	p.prose("     the worst: ", "", wrLine(in.Worst, len(context(r).Targets) > 1))
+	p.prose("     also: ", "", alsoList(p, in.Also))
 	timeline(p, in)
+}
+
+const maxAlso = 3
+
+// alsoList writes what else the worst WR waited for.
+func alsoList(p *page, also []attribution.Another) string {
+	var said []string
+	for i, a := range also {
+		if i == maxAlso {
+			said = append(said, fmt.Sprintf("%d more in --json", len(also)-i))
+			break
+		}
+		text := tell(a.Cause, a.Who, a.Cgroup, p.most(columnsOfWho))
+		if text == "" {
+			text = a.Cause.String()
+		}
+		text += ", " + durationNS(a.NS)
+		if a.Parts > 1 {
+			text += fmt.Sprintf(" in %s", counted(a.Parts, "part"))
+		}
+		said = append(said, text)
+	}
+	return strings.Join(said, "; ")
 }
 
 // since is end - begin, never negative.

@@ -83,6 +83,9 @@ func longPause(t *trial, m matrix) {
 	found := calm == 0 // others of the machine, that cut the pauses in pieces, may then be worse
 	for _, i := range s.Incidents {
 		found = found || i.Cause == "software.late-poll"
+		for _, a := range i.Also {
+			found = found || a.Cause == "software.late-poll"
+		}
 	}
 	t.within(found, "a pause is among the incidents", "%+v", s.Incidents)
 	m.fill(s, attribution.LatePoll, intendedIn(200, 20_000_000))

@@ -36,6 +36,11 @@ func unblamed(t *trial, s *seen, ns int64) {
 			if i.Cause == cause.FullName() && i.EndNS-i.BeginNS >= ns/2 {
 				incidents++
 			}
+			for _, a := range i.Also {
+				if a.Cause == cause.FullName() && a.TotalNS >= ns/2 {
+					incidents++
+				}
+			}
 		}
 	}
 	t.within(incidents <= len(s.wrs)/50, "next to no incidents are of the job's own making", "%d of %d: %+v", incidents, len(s.Incidents), s.Incidents)

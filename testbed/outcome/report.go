@@ -110,7 +110,11 @@ type (
 		EndNS      int64 `json:"end_ns"`
 		WRs        int64
 		DelayNS    int64 `json:"delay_ns"`
-		Worst      struct {
+		Also       []struct {
+			Cause, Who string
+			TotalNS    int64 `json:"total_ns"`
+		}
+		Worst struct {
 			PID   int
 			QP    uint32
 			Index int64
