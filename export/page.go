@@ -74,6 +74,9 @@ func (p *page) prose(first, ansi, text string) {
 	}
 }
 
+// Wrap cuts text into lines of at most so many columns, between words.
+func Wrap(text string, columns int) []string { return wrap(text, columns, false) }
+
 // wrap cuts text into lines of at most n columns, between words; where cut says so,
 // longer words too.
 func wrap(text string, n int, cut bool) (lines []string) {

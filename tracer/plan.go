@@ -28,6 +28,7 @@ type Plan struct {
 type TargetPlan struct {
 	PID    int
 	Probes []PlannedProbe
+	Costs  []PlannedCost // of a work request
 }
 
 // PlannedProbe is one probe in a function of the target.
@@ -39,6 +40,7 @@ type PlannedProbe struct {
 	Found   string  // how the function was found
 	Place   string  // why there; empty for a return
 	CostNS  float64 // of a hit, measured on this machine; 0: not known
+	of      uint64  // offset of the function
 }
 
 // MakePlan looks at the processes of cfg as New does, and places nothing in them.
@@ -68,8 +70,10 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 				return nil, errors.Join(err, targets.close())
 			}
 			t.Probes = append(t.Probes, probes...)
+			t.Costs = append(t.Costs, planCosts(lib, fns, probes, trap, cfg.EmptyPolls, written)...)
 		}
 		slices.SortFunc(t.Probes, comparePlanned)
+		slices.SortFunc(t.Costs, comparePlannedCosts)
 		p.Targets = append(p.Targets, t)
 	}
 	p.Notes = append(p.Notes, targets.notes()...)
@@ -85,7 +89,7 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 	var out []PlannedProbe
 	for _, fn := range fns {
 		probe := verbProbes[fn.Verb]
-		p := PlannedProbe{Verb: fn.Verb.String(), Library: lib.Path, Found: fn.Source}
+		p := PlannedProbe{Verb: fn.Verb.String(), Library: lib.Path, Found: fn.Source, of: fn.Offset}
 		if !emptyPolls {
 			p.Found += untilLearned(lib, fn, written)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/rdmatrace/rdmatrace/export"
 	"github.com/rdmatrace/rdmatrace/tracer"
 )
 
@@ -19,37 +20,97 @@ func (c *command) plan() error {
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer // what is written to it is complete, and has no errors
+	b := &planText{width: min(max(textOptions(c.stdout).Width, planWidth), 3*planWidth/2)}
 	for _, t := range p.Targets {
-		fmt.Fprintf(&b, "PROBES IN PROCESS %d  %d would be placed; none was\n", t.PID, len(t.Probes))
-		w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(w, "  verb\tat\twhere\ta hit costs\twhy there; how the function was found")
-		for _, probe := range t.Probes {
-			fmt.Fprintln(w, planned(&probe))
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+		b.target(&t)
 	}
-	fmt.Fprintf(&b, "IN THE KERNEL  %s\n", strings.Join(p.Kernel, " "))
+	b.prose("IN THE KERNEL  ", strings.Join(p.Kernel, " "))
 	for _, n := range p.Notes {
-		fmt.Fprintf(&b, "  - %s\n", printable(n))
+		b.prose("  - ", printable(n))
 	}
 	_, err = b.WriteTo(c.stdout)
 	return printed("the plan", err)
 }
 
+// planText is what is printed of a plan, sentences wrapped to width columns. Nothing
+// fails that is written to it.
+type planText struct {
+	bytes.Buffer
+	width int
+}
+
+// planWidth is the least.
+const planWidth = 80
+
+func (b *planText) target(t *tracer.TargetPlan) {
+	fmt.Fprintf(b, "PROBES IN PROCESS %d  %d would be placed; none was\n", t.PID, len(t.Probes))
+	var rows bytes.Buffer
+	w := tabwriter.NewWriter(&rows, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "  verb\tat\twhere\ta hit costs")
+	for _, probe := range t.Probes {
+		fmt.Fprintln(w, planned(&probe))
+	}
+	_ = w.Flush() // a Buffer takes all
+	for i, row := range strings.Split(strings.TrimSuffix(rows.String(), "\n"), "\n") {
+		fmt.Fprintln(b, row)
+		if i > 0 {
+			b.prose("      ", whyThere(&t.Probes[i-1]))
+		}
+	}
+	if len(t.Costs) == 0 {
+		return
+	}
+	b.prose("", fmt.Sprintf("COST OF A WORK REQUEST IN PROCESS %d  expected here, traps alone: our programs take some 0.2 to 0.5 us at each", t.PID))
+	for _, c := range t.Costs {
+		b.prose("  - ", printable(costOf(&c)))
+	}
+}
+
+// prose begins with first, and goes on below its end.
+func (b *planText) prose(first, text string) {
+	for _, line := range export.Wrap(text, b.width-len(first)) {
+		fmt.Fprintln(b, first+line)
+		first = strings.Repeat(" ", len(first))
+	}
+}
+
 // planned is a row of the table, tab-separated.
 func planned(p *tracer.PlannedProbe) string {
-	at, cost, why := "entry", "unknown", printable(p.Found)
+	at := "entry"
 	if p.Return {
 		at = "return"
-	} else if p.Place != "" {
-		why = printable(p.Place + "; " + p.Found)
 	}
-	if p.CostNS > 0 {
-		cost = fmt.Sprintf("%.2f us", p.CostNS/1000)
+	return strings.Join([]string{"  " + p.Verb, at, fmt.Sprintf("%s+%#x", printable(filepath.Base(p.Library)), p.Offset), micros(p.CostNS)}, "\t")
+}
+
+// whyThere is the reason for the place of a probe, and how its function was found.
+func whyThere(p *tracer.PlannedProbe) string {
+	if p.Place == "" || p.Return {
+		return printable(p.Found)
 	}
-	where := fmt.Sprintf("%s+%#x", printable(filepath.Base(p.Library)), p.Offset)
-	return strings.Join([]string{"  " + p.Verb, at, where, cost, why}, "\t")
+	return printable(p.Place + "; " + p.Found)
+}
+
+func costOf(c *tracer.PlannedCost) string {
+	s := fmt.Sprintf("%s: %s (%s)", c.Step, traps(c.First), c.Library)
+	if c.When != "" {
+		s += fmt.Sprintf("; %s: %s", c.When, traps(c.Then))
+	}
+	return s
+}
+
+func traps(t tracer.PlannedTraps) string {
+	noun := "traps"
+	if t.Traps == 1 {
+		noun = "trap"
+	}
+	return fmt.Sprintf("%d %s, %s", t.Traps, noun, micros(t.NS))
+}
+
+// micros writes a cost; 0 is one that is not known.
+func micros(ns float64) string {
+	if ns <= 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.2f us", ns/1000)
 }
