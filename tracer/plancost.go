@@ -3,7 +3,9 @@ package tracer
 import (
 	"cmp"
 	"path/filepath"
+	"slices"
 
+	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
@@ -26,8 +28,8 @@ type PlannedTraps struct {
 // planCosts of posts, builders and polls, by the probes that are planned for them.
 func planCosts(lib *locate.Library, fns locate.Functions, probes []PlannedProbe, trap calibrate.Result, emptyPolls, written bool) (out []PlannedCost) {
 	name := filepath.Base(lib.Path)
-	var bracket, setters bracketCost
-	for _, fn := range fns {
+	bracket := bracketCost{}
+	for _, fn := range inPlay(fns) {
 		at := trapsAt(probes, fn)
 		c := PlannedCost{Library: name, First: at}
 		switch verb := fn.Verb; {
@@ -43,25 +45,37 @@ func planCosts(lib *locate.Library, fns locate.Functions, probes []PlannedProbe,
 					c.When = "once the place is learned where it consumes completions, for each of them, and none for a call that finds nothing"
 				}
 			}
-		case verb == locate.WRStart || verb == locate.WRComplete:
-			bracket.add(at)
-			continue
-		case isSetter(verb):
-			setters.dearest(verbProbes[verb].enter, at)
+		case isBuilder(verb):
+			bracket.add(verb, at)
 			continue
 		default:
 			continue
 		}
 		out = append(out, c)
 	}
-	if bracket.traps.Traps == 0 {
+	slices.SortFunc(out, comparePlannedCosts)
+	out = slices.Compact(out)
+	if bracket[bpf.RdmaProgBuildStart].Traps == 0 {
 		return out
 	}
-	c := PlannedCost{Library: name, Step: "a work request by builders, from wr_start to wr_complete", First: bracket.with(setters)}
+	c := PlannedCost{Library: name, Step: "a work request by builders, from wr_start to wr_complete", First: bracket.sum(bpf.RdmaProgBuildStart,
+		bpf.RdmaProgBuildWr, bpf.RdmaProgBuildData, bpf.RdmaProgBuildCompleteEnter)}
 	if lib.Role&locate.RoleMLX5 != 0 {
-		c.Then, c.When = bracket.traps, "once the send queue is seen to tell what was built, however many there are in the bracket"
+		c.Then = bracket.sum(bpf.RdmaProgBuildStart, bpf.RdmaProgBuildCompleteEnter)
+		c.When = "once the send queue is seen to tell what was built, however many there are in the bracket"
 	}
 	return append(out, c)
+}
+
+// inPlay leaves out functions of a verb that objects of the process do not lead to,
+// where they lead to another.
+func inPlay(fns locate.Functions) (out locate.Functions) {
+	for _, fn := range fns {
+		if fn.Live || !slices.ContainsFunc(fns, func(o locate.Function) bool { return o.Live && o.Verb == fn.Verb }) {
+			out = append(out, fn)
+		}
+	}
+	return out
 }
 
 // trapsAt are those of a function's probes.
@@ -81,33 +95,24 @@ func trapsAt(probes []PlannedProbe, fn locate.Function) (t PlannedTraps) {
 	return t
 }
 
-// bracketCost sums the calls of a bracket of builders.
-type bracketCost struct {
-	traps PlannedTraps
-	kinds map[string]PlannedTraps // of setters, by program: a work request has one of each
-}
+// bracketCost has what each kind of call in a bracket of builders costs, by its program.
+// There are several functions for some; a queue pair that is ready has the cheap ones
+// (libmlx5 puts those that refuse a post in their place until it is).
+type bracketCost map[string]PlannedTraps
 
-func (b *bracketCost) add(t PlannedTraps) {
-	b.traps.Traps += t.Traps
-	b.traps.NS += t.NS
-}
-
-// dearest keeps of each kind of call, which a program stands for, the one that costs most.
-func (b *bracketCost) dearest(program string, t PlannedTraps) {
-	if b.kinds == nil {
-		b.kinds = map[string]PlannedTraps{}
-	}
-	if known := b.kinds[program]; t.NS >= known.NS {
-		b.kinds[program] = t
+func (b bracketCost) add(verb locate.Verb, t PlannedTraps) {
+	program := verbProbes[verb].enter
+	if known, is := b[program]; !is || t.NS < known.NS {
+		b[program] = t
 	}
 }
 
-// with the calls that a work request has in a bracket: one that begins it, and one for its data.
-func (b bracketCost) with(setters bracketCost) PlannedTraps {
-	for _, program := range []string{verbProbes[locate.WRSend].enter, verbProbes[locate.WRSetSGE].enter} {
-		b.add(setters.kinds[program])
+func (b bracketCost) sum(programs ...string) (t PlannedTraps) {
+	for _, program := range programs {
+		t.Traps += b[program].Traps
+		t.NS += b[program].NS
 	}
-	return b.traps
+	return t
 }
 
 func comparePlannedCosts(a, b PlannedCost) int {

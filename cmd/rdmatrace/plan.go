@@ -60,7 +60,7 @@ func (b *planText) target(t *tracer.TargetPlan) {
 	if len(t.Costs) == 0 {
 		return
 	}
-	b.prose("", fmt.Sprintf("COST OF A WORK REQUEST IN PROCESS %d  expected here, traps alone: our programs take some 0.2 to 0.5 us at each", t.PID))
+	b.prose("COST OF A WORK REQUEST  ", fmt.Sprintf("in process %d, the traps: our programs take some 0.2 to 0.5 us more at each", t.PID))
 	for _, c := range t.Costs {
 		b.prose("  - ", printable(costOf(&c)))
 	}

@@ -1,0 +1,48 @@
+package tracer
+
+import (
+	"testing"
+
+	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
+)
+
+// A call is counted once, by the function that is in play.
+func TestPlanCosts(t *testing.T) {
+	lib := &locate.Library{Path: "/usr/lib/libother.so.1"}
+	var fns locate.Functions
+	var probes []PlannedProbe
+	add := func(verb locate.Verb, offset uint64, live bool, costs ...float64) {
+		fns = append(fns, locate.Function{Library: lib, Verb: verb, Offset: offset, Live: live})
+		for _, ns := range costs {
+			probes = append(probes, PlannedProbe{Verb: verb.String(), of: offset, CostNS: ns})
+		}
+	}
+	add(locate.PostSend, 0x100, true, 600, 400)
+	add(locate.PollCQ, 0x200, false, 9000, 400)
+	add(locate.PollCQ, 0x300, true, 600, 400)
+	add(locate.WRStart, 0x400, false, 600)
+	add(locate.WRSend, 0x500, false, 600)
+	add(locate.WRRDMARead, 0x510, false, 600)
+	add(locate.WRSetSGE, 0x600, false, 600)
+	add(locate.WRSetSGE, 0x610, false, 600)
+	add(locate.WRSetUDAddr, 0x620, false, 9000)
+	add(locate.WRComplete, 0x700, false, 9000, 400)
+	add(locate.WRComplete, 0x710, false, 600, 400)
+	costs := map[string]PlannedCost{}
+	for _, c := range planCosts(lib, fns, probes, calibrate.Result{}, false, false) {
+		costs[c.Step] = c
+	}
+	for step, want := range map[string]PlannedTraps{
+		"a call of post_send, whatever it posts":                   {2, 1000},
+		"a call of poll_cq, also one that finds nothing":           {2, 1000},
+		"a work request by builders, from wr_start to wr_complete": {5, 2800},
+	} {
+		if c := costs[step]; c.First != want || c.When != "" {
+			t.Errorf("%s: %+v, want %+v for good", step, c, want)
+		}
+	}
+	if len(costs) != 3 {
+		t.Errorf("%+v", costs)
+	}
+}
