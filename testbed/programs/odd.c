@@ -255,7 +255,8 @@ static void *fork_hard(void *arg)
 		} else {
 			CHECK(!posix_spawn(&child, "/bin/true", NULL, NULL, argv, environ));
 		}
-		CHECK(waitpid(child, NULL, 0) == child);
+		while (waitpid(child, NULL, 0) != child)
+			CHECK(errno == EINTR); /* SIGTERM may come to this thread */
 	}
 	return NULL;
 }
