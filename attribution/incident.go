@@ -126,7 +126,7 @@ func (c *incidents) add(m *measured, queue int32, wr int64) {
 
 func (c *incidents) delay(key incidentKey, m *measured, s *segment, wr int64) {
 	set := c.set(key)
-	stall := set.find(s)
+	stall := set.find(s, wr)
 	if stall == nil {
 		stall = c.open(set, s)
 	}
@@ -150,10 +150,15 @@ func (c *incidents) delay(key incidentKey, m *measured, s *segment, wr int64) {
 
 // find the interval that s belongs to. A culprit's intervals are its own:
 // whatever overlaps is the same. Where there is none, stalls of neighbouring
-// WRs could form an endless chain: they must cover most of the shorter one.
-func (s *stallSet) find(seg *segment) *stall {
+// WRs could form an endless chain: they must cover most of the shorter one. What
+// delayed one WR before and after a much shorter time is one interval: a timer's
+// interrupt, or a kernel's thread, cuts a pause in pieces.
+func (s *stallSet) find(seg *segment, wr int64) *stall {
 	for i := s.used - 1; i >= 0; i-- {
 		o := s.open[i]
+		if o.lastWR == wr && o.goesOn(seg) {
+			return o
+		}
 		if seg.begin > o.end || seg.end < o.begin {
 			continue
 		}
@@ -166,6 +171,13 @@ func (s *stallSet) find(seg *segment) *stall {
 		}
 	}
 	return nil
+}
+
+// goesOn says that seg is the same interval but for a time that is much shorter than both.
+func (o *stall) goesOn(seg *segment) bool {
+	const much = 8
+	gap := max(seg.begin, o.begin) - min(seg.end, o.end, max(seg.begin, o.begin))
+	return gap > 0 && gap*much <= min(seg.end-seg.begin, o.end-o.begin)
 }
 
 // open a new interval. Where they are too many the least of the earlier half

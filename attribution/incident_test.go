@@ -260,3 +260,25 @@ func TestOneWaitIsOneIncident(t *testing.T) {
 		t.Errorf("another wait: %+v", got[1])
 	}
 }
+
+// A pause that is cut in pieces is one incident, of the length that it had.
+func TestPiecesAreOneIncident(t *testing.T) {
+	timer, kernel, hog := culprit{kind: culpritTimer}, task("ksoftirqd", 15), task("hog", 1)
+	for _, c := range []struct {
+		cause, cut Cause
+		who, by    culprit
+	}{{LatePoll, IRQOnTop, culprit{}, timer}, {Preempted, Preempted, hog, kernel}} {
+		r := newIncidentRun()
+		for i := range uint64(3) { // posted one after the other, and delayed by the same
+			parts := []segment{seg(Submit, 100, culprit{}, 7), seg(Base, 3000-i*1000, culprit{}, 0)}
+			for range 4 {
+				parts = append(parts, seg(c.cause, 4_000_000, c.who, 7), seg(c.cut, 9_000, c.by, 7))
+			}
+			r.wr(1, i*1000, Waited, parts...)
+		}
+		in := r.incidents()[0]
+		if in.Cause != c.cause || in.End-in.Begin != 4*4_000_000+3*9_000 || in.WRs != 3 || in.DelayNS != 3*4*4_000_000 {
+			t.Errorf("%s: %s of %d ns, %d WRs delayed by %d", c.cause, in.Cause, in.End-in.Begin, in.WRs, in.DelayNS)
+		}
+	}
+}

@@ -124,7 +124,7 @@ func timeline(p *page, in attribution.Incident) {
 			continue
 		}
 		mark := ""
-		if s.Cause == in.Cause && s.Begin < in.End && in.Begin < s.End {
+		if s.Cause == in.Cause && s.Who == in.Who && s.Begin < in.End && in.Begin < s.End {
 			mark = "<"
 		}
 		t.row(cell{text: "+" + durationNS(since(base, s.Begin))}, cell{text: durationNS(ns)}, cell{text: mark, ansi: ansiWarn},
