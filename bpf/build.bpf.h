@@ -38,7 +38,7 @@ static __always_inline struct thread *build_hit(struct pt_regs *ctx)
 }
 
 /* The WR begun last, NULL past BUILD_MAX. */
-static __always_inline struct built_wr *build_last(struct build_state *b)
+static __always_inline struct wr_entry *build_last(struct build_state *b)
 {
 	__u32 i = b->count - 1;
 
@@ -79,7 +79,7 @@ int build_wr(struct pt_regs *ctx)
 	struct thread *t = build_hit(ctx);
 	struct verbs_qp_ex_wr wr;
 	struct build_state *b;
-	struct built_wr *w;
+	struct wr_entry *w;
 	__u32 index = 0;
 
 	if (!t)
@@ -122,7 +122,7 @@ SEC("uprobe")
 int build_data(struct pt_regs *ctx)
 {
 	struct thread *t = build_hit(ctx);
-	struct built_wr *w;
+	struct wr_entry *w;
 	__u64 sge;
 
 	if (!t || t->build.mode == BUILD_READ)
@@ -153,7 +153,7 @@ SEC("uprobe")
 int build_ud_addr(struct pt_regs *ctx)
 {
 	struct thread *t = build_hit(ctx);
-	struct built_wr *w;
+	struct wr_entry *w;
 
 	if (!t || t->build.mode == BUILD_READ)
 		return 0;
@@ -163,33 +163,23 @@ int build_ud_addr(struct pt_regs *ctx)
 	return 0;
 }
 
-/* One WR of the bracket of the current thread. A global function, see post_send_one. */
-__noinline int build_emit_one(const struct wr_common *c, __u32 index)
+/* The next WRs of the thread's bracket, as many as a chunk takes. A global function, see post_send_one. */
+__noinline int build_chunk(struct thread *t)
 {
-	struct wr_record *rec;
-	struct built_wr *w;
-	struct thread *t;
-	struct out o;
+	__u32 i, at;
 
-	t = thread_self();
-	if (!c || !t || index >= BUILD_MAX)
+	if (!t)
 		return 0;
-	w = &t->build.wr[index];
-	out_open(&o);
-	rec = wr_reserve(&o, c, index);
-	if (!rec)
-		return 0;
-	rec->h.flags = w->flags;
-	if (index == BUILD_MAX - 1 && t->build.count > BUILD_MAX)
-		rec->h.flags |= WR_TRUNCATED;
-	rec->wr_id = w->wr_id;
-	rec->bytes = w->bytes;
-	rec->send_flags = w->send_flags;
-	rec->remote_qpn = w->remote_qpn;
-	rec->num_sge = w->num_sge;
-	rec->opcode = w->opcode;
-	rec->wqe = w->wqe;
-	out_submit(&o, rec);
+	for (i = 0; i < WR_CHUNK; i++) {
+		at = t->chunk.head.first + i;
+		if (at >= BUILD_MAX || at >= t->build.count)
+			break;
+		barrier_var(at);
+		t->chunk.wr[i] = t->build.wr[at & (BUILD_MAX - 1)];
+	}
+	if (t->chunk.head.first == BUILD_MAX - WR_CHUNK && t->build.count > BUILD_MAX)
+		t->chunk.wr[WR_CHUNK - 1].flags |= WR_TRUNCATED;
+	chunk_write(&t->chunk, i);
 	return 0;
 }
 
@@ -200,7 +190,6 @@ __noinline int build_emit_one(const struct wr_common *c, __u32 index)
 SEC("uprobe")
 int build_complete_enter(struct pt_regs *ctx)
 {
-	struct wr_common c = {};
 	struct qp_head head = {};
 	struct build_state *b;
 	struct thread *t;
@@ -210,17 +199,14 @@ int build_complete_enter(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	b = &t->build;
-	c.time = bpf_ktime_get_ns();
-	c.begin = b->begin;
-	c.qp = b->qp;
-	c.call = ++t->calls;
-	c.stack = post_stack(ctx, t, c.time);
-	qp_head_read(&head, c.qp);
-	c.qp_num = head.qp_num;
-	b->call = c.call;
+	call_begin(ctx, t, bpf_ktime_get_ns(), b->qp, WR_BUILDER);
+	t->chunk.head.begin = b->begin;
+	qp_head_read(&head, b->qp);
+	t->chunk.head.qp_num = head.qp_num;
+	b->call = t->calls;
 	build_consult(ctx, b);
-	for (i = 0; i < BUILD_MAX && i < b->count; i++)
-		build_emit_one(&c, i);
+	for (i = 0; i < BUILD_MAX && i < b->count; i += WR_CHUNK)
+		build_chunk(t);
 	return 0;
 }
 

@@ -45,7 +45,7 @@ const (
 // taker is our own process, traced where takes is called, with a CQ whose entries the
 // kernel is said to write.
 type taker struct {
-	*testing.T
+	testing.TB
 	coll   *ebpf.Collection
 	rings  []*ebpf.Map // by CPU
 	kernel *ebpf.Map
@@ -56,7 +56,7 @@ type taker struct {
 	taken  uintptr // what the call gave: of no use, but a call whose result nobody takes is an error
 }
 
-func newTaker(t *testing.T, programs ...string) *taker {
+func newTaker(t testing.TB, programs ...string) *taker {
 	t.Helper()
 	testenv.Root(t)
 	spec, err := LoadRdma()
@@ -79,7 +79,7 @@ func newTaker(t *testing.T, programs ...string) *taker {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(coll.Close)
-	k := &taker{T: t, coll: coll, cq: 0x1000}
+	k := &taker{TB: t, coll: coll, cq: 0x1000}
 	for cpu := range uint32(cpus) {
 		k.rings = append(k.rings, newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 18}))
 		k.put(RdmaMapRings, cpu, k.rings[cpu])
@@ -104,7 +104,7 @@ func (k *taker) key() RdmaObjectKey {
 	return RdmaObjectKey{Object: uint64(k.cq), Pid: uint32(os.Getpid())}
 }
 
-func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
+func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 	t.Helper()
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
@@ -115,7 +115,7 @@ func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
 }
 
 // address is where the kernel has the first value of a map.
-func address(t *testing.T, m *ebpf.Map) (at uint64) {
+func address(t testing.TB, m *ebpf.Map) (at uint64) {
 	t.Helper()
 	out := newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{
@@ -141,13 +141,19 @@ func address(t *testing.T, m *ebpf.Map) (at uint64) {
 // attach has a program run where takes is called, until it is detached.
 func (k *taker) attach(program string) (detach func()) {
 	k.Helper()
+	return k.attachTo(program, takes, 1<<16) // of the first slot
+}
+
+// attachTo has a program run where a function of ours is called, with a cookie.
+func (k *taker) attachTo(program string, function any, cookie uint64) (detach func()) {
+	k.Helper()
 	const self = "/proc/self/exe"
 	f, err := elf.Open(self)
 	if err != nil {
 		k.Fatal(err)
 	}
 	defer f.Close()
-	at := uint64(reflect.ValueOf(takes).Pointer())
+	at := uint64(reflect.ValueOf(function).Pointer())
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_LOAD || at < p.Vaddr || at >= p.Vaddr+p.Filesz {
 			continue
@@ -157,7 +163,7 @@ func (k *taker) attach(program string) (detach func()) {
 			k.Fatal(err)
 		}
 		l, err := ex.Uprobe("", k.coll.Programs[program], &link.UprobeOptions{
-			Address: at - p.Vaddr + p.Off, PID: os.Getpid(), Cookie: 1 << 16}) // of the first slot
+			Address: at - p.Vaddr + p.Off, PID: os.Getpid(), Cookie: cookie})
 		if err != nil {
 			k.Fatal(err)
 		}

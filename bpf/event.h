@@ -11,7 +11,7 @@
 #define RDMATRACE_EVENT_H
 
 enum record_kind {
-	RECORD_WR = 1,		/* struct wr_record */
+	RECORD_WR = 1,		/* struct wr_record and its struct wr_entry */
 	RECORD_POST_END,	/* struct post_end_record */
 	RECORD_COMPLETION,	/* struct completion_record */
 	RECORD_ARM,		/* struct arm_record */
@@ -49,26 +49,36 @@ struct record_header {
 #define WR_WQE_VALID	0x20	/* wqe holds the verified send queue index */
 #define WR_SGE_TRUNCATED 0x40	/* more scatter entries than were read: bytes are too few */
 
-/*
- * One work request, at the entry of the posting function (header.time is its
- * post_begin), or, for a builder, at wr_complete with post_begin in begin.
- */
-struct wr_record {
-	struct record_header h;
-	__u64 begin;		/* post_begin */
-	__u64 qp;		/* struct ibv_qp *, or ibv_srq * with WR_SRQ */
+/* One work request. */
+struct wr_entry {
 	__u64 wr_id;
-	__u64 stack;		/* id of a stack_record, 0: none */
-	__u32 qp_num;
-	__u32 call;		/* the thread's posting calls, counted */
 	__u32 bytes;		/* sum of sge lengths or of inline data */
 	__u32 send_flags;	/* enum ibv_send_flags */
 	__u32 remote_qpn;	/* UD only */
-	__u16 index;		/* place within its call, from 0 */
 	__u16 num_sge;
 	__u16 wqe;		/* 16-bit index of its first basic block */
 	__u8 opcode;		/* enum ibv_wr_opcode; 0 for receives */
-	__u8 pad[5];
+	__u8 flags;		/* WR_*, beside those of all */
+	__u8 pad[6];
+};
+
+#define WR_CHUNK	8	/* work requests of one record, at most */
+
+/*
+ * Work requests of one call, at the entry of the posting function (header.time is
+ * its post_begin), or, for builders, at wr_complete with post_begin in begin.
+ * Their wr_entry structs follow.
+ */
+struct wr_record {
+	struct record_header h;	/* flags: WR_* of all of them */
+	__u64 begin;		/* post_begin */
+	__u64 qp;		/* struct ibv_qp *, or ibv_srq * with WR_SRQ */
+	__u64 stack;		/* id of a stack_record, 0: none */
+	__u32 qp_num;
+	__u32 call;		/* the thread's posting calls, counted */
+	__u16 first;		/* place of the first one within the call, from 0 */
+	__u16 count;		/* of those that follow */
+	__u32 pad;
 };
 
 /* Return of a posting call (header.time is post_end). */

@@ -57,168 +57,177 @@ static __always_inline void qp_head_read(struct qp_head *head, __u64 qp)
 	}
 }
 
-/* What all WR records of one call share. */
-struct wr_common {
-	__u64 time;
-	__u64 begin;
-	__u64 qp;
-	__u64 stack;
-	__u32 qp_num;
-	__u32 call;
-	__u16 wqe;		/* of the call's first WR */
-	__u16 wqe_valid;
-	__u32 pad;
-};
-
-/* Fills all that doesn't depend on the WR itself. */
-static __always_inline struct wr_record *wr_reserve(struct out *o, const struct wr_common *c, __u32 index)
+/* Begins a call that posts, none of whose WRs is written yet. */
+static __always_inline void call_begin(struct pt_regs *ctx, struct thread *t, __u64 now, __u64 qp, __u32 flags)
 {
-	struct wr_record *rec = out_reserve(o, sizeof(*rec), RECORD_WR, c->time);
+	struct wr_record *rec = &t->chunk.head;
 
-	if (!rec)
-		return NULL;
-	__builtin_memset(rec, 0, sizeof(*rec));
-	header_fill(&rec->h, o, RECORD_WR, c->time, 0);
-	rec->begin = c->begin;
-	rec->qp = c->qp;
-	rec->stack = c->stack;
-	rec->qp_num = c->qp_num;
-	rec->call = c->call;
-	rec->index = index;
-	/* How many basic blocks a WR takes is the library's secret, so only the first one's index is known. */
-	if (!index && c->wqe_valid) {
-		rec->wqe = c->wqe;
-		rec->h.flags = WR_WQE_VALID;
-	}
-	return rec;
+	rec->h.time = now;
+	rec->h.flags = flags;
+	rec->begin = now;
+	rec->qp = qp;
+	rec->stack = post_stack(ctx, t, now);
+	rec->qp_num = 0;
+	rec->call = ++t->calls;
+	rec->first = 0;
+}
+
+/*
+ * Writes a chunk with its first n WRs; the next begins behind them.  As it is
+ * whole by then, nothing is reserved in the ring while user memory is read.
+ */
+static __always_inline void chunk_write(struct wr_chunk *c, __u32 n)
+{
+	struct out o;
+
+	if (!n || n > WR_CHUNK)
+		return;
+	out_open(&o);
+	header_fill(&c->head.h, &o, RECORD_WR, c->head.h.time, c->head.h.flags);
+	c->head.count = n;
+	barrier_var(n);
+	if (!o.ring || bpf_ringbuf_output(o.ring, c, sizeof(c->head) + n * sizeof(c->wr[0]), o.wake))
+		count_dropped_many(RECORD_WR, c->head.h.time, n);
+	c->head.first += n;
+}
+
+/* The list goes on at next behind the n WRs that were read. */
+static __always_inline void list_check(struct wr_chunk *c, __u32 n, __u64 next)
+{
+	if (c->head.first + n < LIST_MAX || !next)
+		return;
+	c->wr[WR_CHUNK - 1].flags |= WR_TRUNCATED;
+	count(COUNT_LIST_TRUNCATED);
 }
 
 /*
  * The bodies of loops are global functions: the verifier walks each once, not
  * once for every round, which would take longer than all other programs.
- *
- * A reservation is tested once, right where it is made: the verifier of 6.1
- * takes a second test for one that may fail, with the record still reserved.
  */
 
 /* One WR of a send list; returns the address of the next. */
-__noinline __u64 post_send_one(const struct wr_common *c, __u64 addr, __u32 index, bool ud)
+__noinline __u64 post_send_one(struct wr_entry *w, __u64 addr, bool ud)
 {
 	struct verbs_send_wr wr;
-	struct wr_record *rec;
 	__u64 sge = 0;
-	struct out o;
 
-	if (!c)
+	if (!w)
 		return 0;
-	out_open(&o);
+	__builtin_memset(w, 0, sizeof(*w));
 	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
 		count(COUNT_WR_UNREADABLE);
-		rec = wr_reserve(&o, c, index);
-		if (rec) {
-			rec->h.flags |= WR_UNREADABLE;
-			out_submit(&o, rec);
-		}
+		w->flags = WR_UNREADABLE;
 		return 0;
 	}
-	rec = wr_reserve(&o, c, index);
-	if (!rec)
-		return wr.next;
 	if (wr.opcode != VERBS_WR_LOCAL_INV && wr.opcode != VERBS_WR_BIND_MW && wr.num_sge > 0)
 		sge = sge_bytes(wr.sg_list, wr.num_sge);
-	rec->h.flags |= sge_flags(sge);
-	rec->wr_id = wr.wr_id;
-	rec->bytes = sge;
-	rec->send_flags = wr.send_flags;
-	rec->remote_qpn = ud ? wr.rkey_or_qpn : 0;
-	rec->num_sge = wr.num_sge;
-	rec->opcode = wr.opcode;
-	if (index == LIST_MAX - 1 && wr.next) {
-		rec->h.flags |= WR_TRUNCATED;
-		count(COUNT_LIST_TRUNCATED);
-	}
-	out_submit(&o, rec);
+	w->flags = sge_flags(sge);
+	w->wr_id = wr.wr_id;
+	w->bytes = sge;
+	w->send_flags = wr.send_flags;
+	w->remote_qpn = ud ? wr.rkey_or_qpn : 0;
+	w->num_sge = wr.num_sge;
+	w->opcode = wr.opcode;
 	return wr.next;
 }
 
-__noinline __u64 post_recv_one(const struct wr_common *c, __u64 addr, __u32 index, __u32 flags)
+__noinline __u64 post_recv_one(struct wr_entry *w, __u64 addr)
 {
 	struct verbs_recv_wr wr;
-	struct wr_record *rec;
 	__u64 sge = 0;
-	struct out o;
+
+	if (!w)
+		return 0;
+	__builtin_memset(w, 0, sizeof(*w));
+	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
+		count(COUNT_WR_UNREADABLE);
+		w->flags = WR_UNREADABLE;
+		return 0;
+	}
+	if (wr.num_sge > 0)
+		sge = sge_bytes(wr.sg_list, wr.num_sge);
+	w->flags = sge_flags(sge);
+	w->wr_id = wr.wr_id;
+	w->bytes = sge;
+	w->num_sge = wr.num_sge;
+	return wr.next;
+}
+
+/*
+ * The next WRs of a send list, as many as a chunk takes; returns the address of
+ * the one that follows.  wqe is the index of the first one's, -1: unknown, as
+ * that of all others is: how many basic blocks a WR takes is the library's secret.
+ */
+__noinline __u64 post_send_chunk(struct wr_chunk *c, __u64 addr, bool ud, __s32 wqe)
+{
+	__u32 i;
 
 	if (!c)
 		return 0;
-	out_open(&o);
-	if (bpf_probe_read_user(&wr, sizeof(wr), (void *)addr)) {
-		count(COUNT_WR_UNREADABLE);
-		rec = wr_reserve(&o, c, index);
-		if (rec) {
-			rec->h.flags |= flags | WR_UNREADABLE;
-			out_submit(&o, rec);
-		}
-		return 0;
+	for (i = 0; i < WR_CHUNK && addr; i++)
+		addr = post_send_one(&c->wr[i], addr, ud);
+	if (wqe >= 0) {
+		c->wr[0].wqe = wqe;
+		c->wr[0].flags |= WR_WQE_VALID;
 	}
-	rec = wr_reserve(&o, c, index);
-	if (!rec)
-		return wr.next;
-	if (wr.num_sge > 0)
-		sge = sge_bytes(wr.sg_list, wr.num_sge);
-	rec->h.flags |= flags | sge_flags(sge);
-	rec->wr_id = wr.wr_id;
-	rec->bytes = sge;
-	rec->num_sge = wr.num_sge;
-	if (index == LIST_MAX - 1 && wr.next) {
-		rec->h.flags |= WR_TRUNCATED;
-		count(COUNT_LIST_TRUNCATED);
-	}
-	out_submit(&o, rec);
-	return wr.next;
+	list_check(c, i, addr);
+	chunk_write(c, i);
+	return addr;
 }
 
-/* Remembers the call and fills what its records share; false: not ours to record. */
-static __always_inline bool post_begin(struct pt_regs *ctx, struct thread **thread, struct wr_common *c)
+__noinline __u64 post_recv_chunk(struct wr_chunk *c, __u64 addr)
 {
-	struct thread *t;
+	__u32 i;
 
-	t = verbs_hit(ctx);
+	if (!c)
+		return 0;
+	for (i = 0; i < WR_CHUNK && addr; i++)
+		addr = post_recv_one(&c->wr[i], addr);
+	list_check(c, i, addr);
+	chunk_write(c, i);
+	return addr;
+}
+
+/* Remembers the call; NULL: not ours to record. */
+static __always_inline struct thread *post_begin(struct pt_regs *ctx, __u32 flags)
+{
+	struct thread *t = verbs_hit(ctx);
+	__u64 now;
+
 	if (!t)
-		return false;
-	c->time = bpf_ktime_get_ns();
-	c->begin = c->time;
-	c->qp = PT_REGS_PARM1(ctx);
-	c->call = ++t->calls;
-	c->stack = post_stack(ctx, t, c->time);
-	t->post.begin = c->begin;
-	t->post.qp = c->qp;
+		return NULL;
+	now = bpf_ktime_get_ns();
+	call_begin(ctx, t, now, PT_REGS_PARM1(ctx), flags);
+	t->post.begin = now;
+	t->post.qp = PT_REGS_PARM1(ctx);
 	t->post.list = PT_REGS_PARM2(ctx);
 	t->post.bad_wr = PT_REGS_PARM3(ctx);
-	t->post.call = c->call;
-	*thread = t;
-	return true;
+	t->post.call = t->calls;
+	return t;
 }
 
 SEC("uprobe")
 int post_send_enter(struct pt_regs *ctx)
 {
-	struct wr_common c = {};
+	struct thread *t = post_begin(ctx, 0);
 	struct qp_head head = {};
-	struct thread *t;
-	__u32 i, wqe = 0;
+	__u32 i, index = 0;
+	__s32 wqe = -1;
 	__u64 addr;
 
-	if (!post_begin(ctx, &t, &c))
+	if (!t)
 		return 0;
-	t->posted = c.begin;
-	qp_head_read(&head, c.qp);
-	c.qp_num = head.qp_num;
-	c.wqe_valid = only_poster(c.qp) && wqe_next(ctx, c.qp, &wqe);
-	c.wqe = wqe;
+	t->posted = t->post.begin;
+	qp_head_read(&head, t->post.qp);
+	t->chunk.head.qp_num = head.qp_num;
+	if (only_poster(t->post.qp) && wqe_next(ctx, t->post.qp, &index))
+		wqe = index & 0xffff;
 	addr = t->post.list;
-	for (i = 0; i < LIST_MAX && addr; i++)
-		addr = post_send_one(&c, addr, i, head.qp_type == VERBS_QPT_UD);
-	t->post.count = i;
+	for (i = 0; i < LIST_MAX / WR_CHUNK && addr; i++) {
+		addr = post_send_chunk(&t->chunk, addr, head.qp_type == VERBS_QPT_UD, wqe);
+		wqe = -1;
+	}
+	t->post.count = t->chunk.head.first;
 	return 0;
 }
 
@@ -227,23 +236,22 @@ SEC("uprobe")
 int post_recv_enter(struct pt_regs *ctx)
 {
 	__u32 flags = bpf_get_attach_cookie(ctx) & 0xff;
-	struct wr_common c = {};
-	struct thread *t;
+	struct thread *t = post_begin(ctx, flags);
 	__u64 addr;
 	__u32 i;
 
-	if (!post_begin(ctx, &t, &c))
+	if (!t)
 		return 0;
 	if (!(flags & WR_SRQ)) {
 		struct qp_head head = {};
 
-		qp_head_read(&head, c.qp);
-		c.qp_num = head.qp_num;
+		qp_head_read(&head, t->post.qp);
+		t->chunk.head.qp_num = head.qp_num;
 	}
 	addr = t->post.list;
-	for (i = 0; i < LIST_MAX && addr; i++)
-		addr = post_recv_one(&c, addr, i, flags);
-	t->post.count = i;
+	for (i = 0; i < LIST_MAX / WR_CHUNK && addr; i++)
+		addr = post_recv_chunk(&t->chunk, addr);
+	t->post.count = t->chunk.head.first;
 	return 0;
 }
 

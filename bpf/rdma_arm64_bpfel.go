@@ -515,6 +515,11 @@ type RdmaThread struct {
 		Call  uint32
 		Count uint32
 	}
+	Chunk struct {
+		_    structs.HostLayout
+		Head RdmaWrRecord
+		Wr   [8]RdmaWrEntry
+	}
 	Poll struct {
 		_     structs.HostLayout
 		Begin uint64
@@ -592,18 +597,7 @@ type RdmaThread struct {
 			QpNum     uint32
 			Transport int32
 		}
-		Wr [64]struct {
-			_         structs.HostLayout
-			WrId      uint64
-			Bytes     uint32
-			SendFlags uint32
-			RemoteQpn uint32
-			NumSge    uint16
-			Opcode    uint8
-			Flags     uint8
-			Wqe       uint16
-			Pad       [3]uint16
-		}
+		Wr [64]RdmaWrEntry
 	}
 }
 
@@ -677,23 +671,30 @@ type RdmaWoken struct {
 	}
 }
 
-type RdmaWrRecord struct {
+type RdmaWrEntry struct {
 	_         structs.HostLayout
-	H         RdmaRecordHeader
-	Begin     uint64
-	Qp        uint64
 	WrId      uint64
-	Stack     uint64
-	QpNum     uint32
-	Call      uint32
 	Bytes     uint32
 	SendFlags uint32
 	RemoteQpn uint32
-	Index     uint16
 	NumSge    uint16
 	Wqe       uint16
 	Opcode    uint8
-	Pad       [5]uint8
+	Flags     uint8
+	Pad       [6]uint8
+}
+
+type RdmaWrRecord struct {
+	_     structs.HostLayout
+	H     RdmaRecordHeader
+	Begin uint64
+	Qp    uint64
+	Stack uint64
+	QpNum uint32
+	Call  uint32
+	First uint16
+	Count uint16
+	Pad   uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -59,6 +59,10 @@ static __always_inline void out_open_urgent(struct out *o)
 	o->wake = BPF_RB_FORCE_WAKEUP;
 }
 
+/*
+ * What it gives is tested once, right where it is made: the verifier of 6.1 takes
+ * a second test for one that may fail, with the record still reserved.
+ */
 static __always_inline void *out_reserve(struct out *o, __u64 size, enum record_kind kind, __u64 time)
 {
 	void *rec = NULL;

@@ -17,6 +17,16 @@ import (
 // record is one as the programs wrote it, of the thread that runs the test.
 func (k *taker) record(kind RdmaRecordKind) []byte {
 	k.Helper()
+	if all := k.records(kind); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// records are all of a kind that are there, of the thread that runs the test. Others are
+// dropped.
+func (k *taker) records(kind RdmaRecordKind) (all [][]byte) {
+	k.Helper()
 	for cpu := range k.rings {
 		r, err := ringbuf.NewReader(k.rings[cpu])
 		if err != nil {
@@ -30,13 +40,12 @@ func (k *taker) record(kind RdmaRecordKind) []byte {
 			}
 			h := (*RdmaRecordHeader)(unsafe.Pointer(&rec.RawSample[0]))
 			if h.Kind == uint16(kind) && h.Tid == uint32(unix.Gettid()) {
-				r.Close()
-				return rec.RawSample
+				all = append(all, rec.RawSample)
 			}
 		}
 		r.Close()
 	}
-	return nil
+	return all
 }
 
 // clock has the program run every millisecond that this thread runs.

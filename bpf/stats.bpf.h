@@ -72,14 +72,20 @@ static __always_inline void count(enum counter which)
 	count_many(which, 1);
 }
 
-static __always_inline void count_dropped(enum record_kind kind, __u64 time)
+/* n: what they would have told of, which of WRs are more than records. */
+static __always_inline void count_dropped_many(enum record_kind kind, __u64 time, __u32 n)
 {
 	struct stats *s = stats_here();
 
 	if (!s)
 		return;
-	__sync_fetch_and_add(&s->dropped[kind].count, 1);
+	__sync_fetch_and_add(&s->dropped[kind].count, n);
 	s->dropped[kind].last = time;
+}
+
+static __always_inline void count_dropped(enum record_kind kind, __u64 time)
+{
+	count_dropped_many(kind, time, 1);
 }
 
 #endif

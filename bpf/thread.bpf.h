@@ -18,16 +18,13 @@ struct post_state {
 	__u32 count;
 };
 
-struct built_wr {
-	__u64 wr_id;
-	__u32 bytes;
-	__u32 send_flags;
-	__u32 remote_qpn;
-	__u16 num_sge;
-	__u8 opcode;
-	__u8 flags;	/* WR_* */
-	__u16 wqe;	/* with WR_WQE_VALID */
-	__u16 pad[3];
+/*
+ * A record of WRs while it is made: only then is it known how many it has, and
+ * what is reserved in a ring is of a size that the verifier knows.
+ */
+struct wr_chunk {
+	struct wr_record head;
+	struct wr_entry wr[WR_CHUNK];
 };
 
 /* A bracket's WQEs while they are read, see wqe.bpf.h. */
@@ -63,7 +60,7 @@ struct build_state {
 	__u32 pad2;
 	__u64 invalidates;	/* a bit for each that is local_inv, else bind_mw */
 	struct wqe_walk walk;
-	struct built_wr wr[BUILD_MAX];
+	struct wr_entry wr[BUILD_MAX];
 };
 
 struct poll_state {
@@ -124,6 +121,7 @@ struct thread {
 	__u64 look_longer;	/* it was looked for longer */
 	__u64 posted;		/* begin of its latest call that posts sends */
 	struct post_state post;
+	struct wr_chunk chunk;	/* of the call that posts */
 	struct poll_state poll;
 	struct control_state create;
 	struct control_state modify;

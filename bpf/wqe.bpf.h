@@ -256,7 +256,7 @@ static __always_inline void umr_note(struct build_state *b, __u32 opcode)
 }
 
 /* Reads what begins the WQE and all but its data. */
-static __always_inline bool wqe_head_read(struct build_state *b, struct built_wr *w, __u32 *units, __u32 *head)
+static __always_inline bool wqe_head_read(struct build_state *b, struct wr_entry *w, __u32 *units, __u32 *head)
 {
 	struct wqe_walk *k = &b->walk;
 	__u64 slot = k->at & (k->blocks - 1);
@@ -295,7 +295,7 @@ static __always_inline bool wqe_head_read(struct build_state *b, struct built_wr
 }
 
 /* The setters were told what was read, as far as both know it. */
-static __always_inline bool wqe_agrees(const struct built_wr *told, const struct built_wr *read)
+static __always_inline bool wqe_agrees(const struct wr_entry *told, const struct wr_entry *read)
 {
 	__u32 exact = VERBS_SEND_FENCE | VERBS_SEND_SOLICITED;
 
@@ -314,7 +314,7 @@ static __always_inline bool wqe_agrees(const struct built_wr *told, const struct
  */
 __noinline int wqe_read_one(__u32 index)
 {
-	struct built_wr read = {}, *w;
+	struct wr_entry read = {}, *w;
 	__u32 units = 0, head = 0;
 	struct thread *t;
 	struct wqe_walk *k;
@@ -392,7 +392,7 @@ static __always_inline bool wqe_walk(struct build_state *b, volatile struct mlx5
 /* What cannot be read was posted all the same, unless wr_complete says otherwise. */
 static __always_inline void build_blind(struct build_state *b)
 {
-	struct built_wr *w;
+	struct wr_entry *w;
 	__u32 i;
 
 	b->verdict = BUILD_UNFIT;

@@ -35,8 +35,9 @@ func decodeHeader(raw []byte, h *bpf.RdmaRecordHeader) error {
 	return nil
 }
 
-// decode turns a record into e, all of whose fields it sets. Records that are
-// no events (stacks, libraries) are errKind here: the reader takes them first.
+// decode turns a record into e, all of whose fields it sets. Of one that is more
+// than an event e is the first: decodeNext makes the others. Records that are no
+// events (stacks, libraries) are errKind here: the reader takes them first.
 func decode(raw []byte, e *event.Event) error {
 	var h bpf.RdmaRecordHeader
 	if err := decodeHeader(raw, &h); err != nil {
@@ -89,15 +90,33 @@ var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
 	bpf.RdmaRecordKindRECORD_TASK:           decodeTask,
 }
 
+// decodeNext turns e, the event before in a record that decode took, into its
+// event number i, from 0; false: it has no more.
+func decodeNext(raw []byte, i int, e *event.Event) bool {
+	var r bpf.RdmaWrRecord
+	return e.Kind == event.KindWR && load(raw, &r) && i < int(r.Count) && decodeEntry(raw, &r, i, e)
+}
+
 func decodeWR(raw []byte, e *event.Event) bool {
 	var r bpf.RdmaWrRecord
-	if !load(raw, &r) {
+	const entry = int(unsafe.Sizeof(bpf.RdmaWrEntry{}))
+	if !load(raw, &r) || r.Count == 0 || len(raw) < int(unsafe.Sizeof(r))+int(r.Count)*entry {
 		return false
 	}
-	e.Verb = event.Verb{
-		QP: r.Qp, WRID: r.WrId, Stack: r.Stack, Begin: r.Begin, QPNum: r.QpNum, Call: r.Call, Bytes: r.Bytes,
-		SendFlags: r.SendFlags, RemoteQPN: r.RemoteQpn, Index: r.Index, NumSGE: r.NumSge, WQE: r.Wqe, Opcode: r.Opcode,
+	e.Verb = event.Verb{QP: r.Qp, Stack: r.Stack, Begin: r.Begin, QPNum: r.QpNum, Call: r.Call}
+	return decodeEntry(raw, &r, 0, e)
+}
+
+// decodeEntry sets what the work requests of a record differ in.
+func decodeEntry(raw []byte, r *bpf.RdmaWrRecord, i int, e *event.Event) bool {
+	var w bpf.RdmaWrEntry
+	if !load(raw[unsafe.Sizeof(*r)+uintptr(i)*unsafe.Sizeof(w):], &w) {
+		return false
 	}
+	e.Flags = r.H.Flags | uint32(w.Flags)
+	v := &e.Verb
+	v.WRID, v.Bytes, v.SendFlags, v.RemoteQPN = w.WrId, w.Bytes, w.SendFlags, w.RemoteQpn
+	v.NumSGE, v.WQE, v.Opcode, v.Index = w.NumSge, w.Wqe, w.Opcode, r.First+uint16(i)
 	return true
 }
 

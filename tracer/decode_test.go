@@ -3,6 +3,7 @@ package tracer
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -19,12 +20,18 @@ func header(kind bpf.RdmaRecordKind) bpf.RdmaRecordHeader {
 	return bpf.RdmaRecordHeader{Time: 7, Pid: 8, Tid: 9, Kind: uint16(kind), Cpu: 3, Flags: 2}
 }
 
+// wrChunk has two work requests, and says that it has so many.
+func wrChunk(count uint16) []byte {
+	head := bpf.RdmaWrRecord{H: header(bpf.RdmaRecordKindRECORD_WR), Begin: 1, Qp: 2, Stack: 4, QpNum: 5, Call: 6, First: 10, Count: count}
+	return slices.Concat(raw(head),
+		raw(bpf.RdmaWrEntry{WrId: 3, Bytes: 7, SendFlags: 8, RemoteQpn: 9, NumSge: 11, Wqe: 12, Opcode: 13}),
+		raw(bpf.RdmaWrEntry{WrId: 14, Bytes: 15, Flags: event.WRWQEValid}))
+}
+
 // samples has a record of every kind.
 func samples() map[bpf.RdmaRecordKind][]byte {
 	return map[bpf.RdmaRecordKind][]byte{
-		bpf.RdmaRecordKindRECORD_WR: raw(bpf.RdmaWrRecord{H: header(bpf.RdmaRecordKindRECORD_WR),
-			Begin: 1, Qp: 2, WrId: 3, Stack: 4, QpNum: 5, Call: 6, Bytes: 7, SendFlags: 8, RemoteQpn: 9, Index: 10,
-			NumSge: 11, Wqe: 12, Opcode: 13}),
+		bpf.RdmaRecordKindRECORD_WR: wrChunk(2),
 		bpf.RdmaRecordKindRECORD_POST_END: raw(bpf.RdmaPostEndRecord{H: header(bpf.RdmaRecordKindRECORD_POST_END),
 			Qp: 1, Begin: 2, Call: 3, Result: -4, Count: 70000, BadIndex: -1, Traps: 7}),
 		bpf.RdmaRecordKindRECORD_COMPLETION: raw(bpf.RdmaCompletionRecord{H: header(bpf.RdmaRecordKindRECORD_COMPLETION),
@@ -131,6 +138,38 @@ func TestDecodeObjects(t *testing.T) {
 	}
 }
 
+// TestDecodeChunk: a record of several work requests is as many events, which differ in
+// what is theirs; every other record is one.
+func TestDecodeChunk(t *testing.T) {
+	var e event.Event
+	for kind, r := range samples() {
+		if err := decode(r, &e); err != nil {
+			t.Fatal(err)
+		}
+		first := e
+		if decodeNext(r, 1, &e) != (kind == bpf.RdmaRecordKindRECORD_WR) {
+			t.Errorf("kind %d: the wrong number of events", kind)
+		}
+		if kind != bpf.RdmaRecordKindRECORD_WR {
+			continue
+		}
+		want := first
+		want.Flags = 2 | event.WRWQEValid
+		want.Verb = event.Verb{QP: 2, WRID: 14, Stack: 4, Begin: 1, QPNum: 5, Call: 6, Bytes: 15, Index: 11}
+		if e != want {
+			t.Errorf("second: %+v", e)
+		}
+		if decodeNext(r, 2, &e) || e != want {
+			t.Errorf("there is a third one: %+v", e)
+		}
+	}
+	for _, count := range []uint16{0, 3, 0xffff} {
+		if err := decode(wrChunk(count), &e); !errors.Is(err, errShort) {
+			t.Errorf("two work requests that are said to be %d: %v", count, err)
+		}
+	}
+}
+
 // TestDecodeShort cuts every kind of record by every number of bytes.
 func TestDecodeShort(t *testing.T) {
 	for kind, whole := range samples() {
@@ -150,7 +189,11 @@ func TestDecodeDoesNotAllocate(t *testing.T) {
 		if kind >= bpf.RdmaRecordKindRECORD_QP {
 			allowed = 4 // rare: the object is made
 		}
-		if n := testing.AllocsPerRun(100, func() { _ = decode(r, &e) }); n > allowed {
+		n := testing.AllocsPerRun(100, func() {
+			_ = decode(r, &e)
+			_ = decodeNext(r, 1, &e)
+		})
+		if n > allowed {
 			t.Errorf("kind %d: %v allocations", kind, n)
 		}
 	}
@@ -160,10 +203,17 @@ func FuzzDecode(f *testing.F) {
 	for _, r := range samples() {
 		f.Add(r)
 	}
+	f.Add(wrChunk(1))
+	f.Add(wrChunk(3))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e event.Event
 		err := decode(b, &e)
+		for n := 1; err == nil && decodeNext(b, n, &e); n++ {
+			if e.Kind != event.KindWR || n*int(unsafe.Sizeof(bpf.RdmaWrEntry{})) > len(b) {
+				t.Fatalf("event %d of %d bytes, of kind %d", n, len(b), e.Kind)
+			}
+		}
 		if err == nil && (e.Kind == 0 || int(e.Kind) >= event.Kinds) {
 			t.Errorf("kind %d without an error", e.Kind)
 		}

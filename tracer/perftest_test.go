@@ -149,6 +149,32 @@ func (r *recording) countsHits(t *testing.T) {
 	}
 }
 
+// listsWhole checks that the WRs of each call come in order before its end, which counts them, and
+// that there are as many as perftest was told to post at once.
+func (r *recording) listsWhole(t *testing.T, command string) {
+	t.Helper()
+	type call struct{ tid, number uint32 }
+	seen := map[call]uint16{}
+	posted := uint16(0)
+	if _, list, is := strings.Cut(command, " -l "); is {
+		_, _ = fmt.Sscan(list, &posted)
+	}
+	for _, e := range r.events {
+		c := call{e.TID, e.Verb.Call}
+		switch e.Kind {
+		case event.KindWR:
+			if e.Verb.Index != seen[c] {
+				t.Fatalf("call %d of thread %d: WR %d comes as number %d", c.number, c.tid, e.Verb.Index, seen[c])
+			}
+			seen[c]++
+		case event.KindPostEnd:
+			if n := seen[c]; n != e.Verb.Count || posted > 0 && e.Flags&event.WRReceive == 0 && n != posted {
+				t.Fatalf("call %d of thread %d: %d WRs, the end says %d, perftest posts %d at once", c.number, c.tid, n, e.Verb.Count, posted)
+			}
+		}
+	}
+}
+
 // compareHardware holds what was read of libmlx5's private memory against the
 // truth: the index of each WQE, and of each CQE the time and the WQE it names.
 func (r *recording) compareHardware(t *testing.T, rows []truth.Row, pid int) {
@@ -222,6 +248,16 @@ func TestCommand(t *testing.T) {
 		{"ib_write_bw", "-n", "2000", "-s", "4096"},
 		{"ib_write_bw", "-n", "2000", "-s", "4096", "--use_old_post_send", "-l", "5"},
 		{"ib_write_bw", "-n", "500", "-q", "3", "-l", "10"},
+		{"ib_write_bw", "-n", "112", "-l", "2"},
+		{"ib_write_bw", "-n", "112", "-l", "7"},
+		{"ib_write_bw", "-n", "112", "-l", "8"},
+		{"ib_write_bw", "-n", "117", "-l", "9"},
+		{"ib_write_bw", "-n", "192", "-l", "64"},
+		{"ib_write_bw", "-n", "112", "-l", "2", "--use_old_post_send"},
+		{"ib_write_bw", "-n", "112", "-l", "7", "--use_old_post_send"},
+		{"ib_write_bw", "-n", "112", "-l", "8", "--use_old_post_send"},
+		{"ib_write_bw", "-n", "117", "-l", "9", "--use_old_post_send"},
+		{"ib_write_bw", "-n", "192", "-l", "64", "--use_old_post_send"},
 		{"ib_read_lat", "-n", "200"},
 		{"ib_atomic_lat", "-n", "200"},
 		{"ibv_rc_pingpong", "-n", "200"},
@@ -247,6 +283,7 @@ func TestCommand(t *testing.T) {
 			one.rec.compare(t, rows, one.pid)
 			one.rec.compareHardware(t, rows, one.pid)
 			one.rec.countsHits(t)
+			one.rec.listsWhole(t, one.name)
 		})
 	}
 }

@@ -395,28 +395,6 @@ func (t *Tracer) loop(ctx context.Context, sink func(*event.Event) error) (err e
 	return nil
 }
 
-// take returns a function that decodes a record and passes the event on.
-func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
-	e := new(event.Event)
-	return func(raw []byte) error {
-		if t.stacks.take(raw) || t.targets.work.noteRecord(raw) {
-			return nil
-		}
-		if err := decode(raw, e); err != nil {
-			t.undecodable++
-			return nil
-		}
-		t.stacks.threads.resolve(e)
-		t.targets.work.note(e)
-		t.lines.watch(e)
-		t.cgroups.watch(e)
-		if e.Object == nil { // those are told of with the gate closed, too
-			t.latest = max(t.latest, e.Time)
-		}
-		return sink(e)
-	}
-}
-
 // Command is the program that was started, nil if none was.
 func (t *Tracer) Command() *Command { return t.targets.cmd }
 
