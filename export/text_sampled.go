@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
 )
@@ -43,7 +44,7 @@ func ofThreads(r *attribution.Report) string {
 	case c.OfThreads > 1, c.OfThreads <= 0 && c.Limit > 0 && entries > 0:
 		s := "What share of the time of the threads that post and poll this was is not known: most of them ended soon, or the price of a trap was taken in a bad moment"
 		if c.Limit > 0 {
-			s += fmt.Sprintf("; the limit of %s may not have been kept", percent(c.Limit, 1))
+			s += fmt.Sprintf("; the limit of %s may not have been kept", given(c.Limit))
 		}
 		return s + "."
 	case c.OfThreads <= 0:
@@ -51,7 +52,7 @@ func ofThreads(r *attribution.Report) string {
 	}
 	s := fmt.Sprintf("Of the time that the threads ran which post and poll, traps and their programs took %s.", percent(c.OfThreads, 1))
 	if c.Limit > 0 {
-		s += fmt.Sprintf(" The limit is %s", percent(c.Limit, 1))
+		s += fmt.Sprintf(" The limit is %s", given(c.Limit))
 		if c.OfThreads > c.Limit {
 			s += ": what it took at first, until cheaper places for probes were learned, is made up for in a longer trace"
 		}
@@ -59,3 +60,7 @@ func ofThreads(r *attribution.Report) string {
 	}
 	return s
 }
+
+// given is a share as somebody has given it: not measured, so not rounded to what
+// a measurement deserves, and 0.01 % is not "<0.1 %".
+func given(share float64) string { return strconv.FormatFloat(100*finite(share), 'g', 6, 64) + " %" }

@@ -31,7 +31,7 @@ func TestSampledText(t *testing.T) {
 	text := said()
 	for _, want := range []string{
 		"SAMPLED", "Observed: 8.0 % of it (800 ms), in 12 parts", "the longest time between them was 1.20 s",
-		"estimated from them: 50.0 k WR/s (+- 3.0 %, with 95 % confidence)", "traps and their programs took 0.9 %", "The limit is 1.0 %.",
+		"estimated from them: 50.0 k WR/s (+- 3.0 %, with 95 % confidence)", "traps and their programs took 0.9 %", "The limit is 1 %.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
@@ -39,13 +39,20 @@ func TestSampledText(t *testing.T) {
 	}
 	r.Sampled.Stretches, r.Context.Cost.OfThreads = 2, 0.025
 	text = said()
-	if !strings.Contains(text, "too few to estimate") || strings.Contains(text, "50.0 k") || !strings.Contains(text, "The limit is 1.0 %: what it took at first") {
+	if !strings.Contains(text, "too few to estimate") || strings.Contains(text, "50.0 k") || !strings.Contains(text, "The limit is 1 %: what it took at first") {
 		t.Errorf("of two stretches, over the limit: %s", text)
 	}
 	r.Context.Cost.OfThreads = 57.04
 	text = said()
-	if !strings.Contains(text, "is not known: most of them ended soon, or the price of a trap was taken in a bad moment; the limit of 1.0 % may not have been kept.") || strings.Contains(text, "5704") {
+	if !strings.Contains(text, "is not known: most of them ended soon, or the price of a trap was taken in a bad moment; the limit of 1 % may not have been kept.") || strings.Contains(text, "5704") {
 		t.Errorf("of threads that ended: %s", text)
+	}
+	r.Context.Cost.OfThreads = 0.019
+	for limit, want := range map[float64]string{0.0001: "0.01 %", 0.0025: "0.25 %", 0.3 / 100: "0.3 %", 0.125: "12.5 %"} {
+		r.Context.Cost.Limit = limit
+		if text := said(); !strings.Contains(text, "The limit is "+want) {
+			t.Errorf("no limit of %s, which is as it was given, in %s", want, text)
+		}
 	}
 	r.Sampled = nil
 	if text := said(); strings.Contains(text, "SAMPLED") {
