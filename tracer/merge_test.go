@@ -9,7 +9,7 @@ import (
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
-// What was found comes before the first record that is not older, whatever else a
+// What was found comes before the first record that is younger, whatever else a
 // pass has, and once.
 func TestMerge(t *testing.T) {
 	var got []uint64
@@ -43,5 +43,18 @@ func TestMergeFails(t *testing.T) {
 	m := merge{events: []event.Event{{Time: 2}}, sink: func(*event.Event) error { return failure }}
 	if err := m.before(func([]byte) error { return nil })(binary.NativeEndian.AppendUint64(nil, 3)); err != failure {
 		t.Errorf("%v", err)
+	}
+}
+
+// At the end of the window all is handed on that was found in it, and nothing later.
+func TestMergeUntil(t *testing.T) {
+	var got []uint64
+	m := merge{
+		events: []event.Event{{Time: 2}, {Time: 7}, {Time: 8}},
+		sink:   func(e *event.Event) error { got = append(got, e.Time); return nil },
+	}
+	const end = 7
+	if err := m.until(end + 1); err != nil || !slices.Equal(got, []uint64{2, 7}) {
+		t.Errorf("%v, %v", got, err)
 	}
 }

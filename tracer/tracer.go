@@ -300,11 +300,8 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 	if err != nil {
 		return err
 	}
-	found := merge{sink: sink, events: t.targets.work.takeFound(t.closing)}
+	found := merge{sink: sink, events: t.targets.work.takeFound(t.window.End)}
 	if err := t.reader.finish(found.before(t.take(sink))); err != nil {
-		return err
-	}
-	if err := found.rest(); err != nil {
 		return err
 	}
 	if err := t.reportLosses(sink); err != nil {
@@ -313,7 +310,7 @@ func (t *Tracer) Run(ctx context.Context, sink func(*event.Event) error) error {
 	// Whoever closed the gate may have waited for a CPU since: the window is not
 	// longer than what was observed in it, and ends with its last event at least.
 	t.window.End = max(t.closing, t.latest)
-	return nil
+	return found.until(t.window.End + 1) // what was found later is no part of it
 }
 
 // shut closes the gate, which ends the window.
