@@ -97,20 +97,27 @@ func trapsAt(probes []PlannedProbe, fn locate.Function) (t PlannedTraps) {
 
 // bracketCost has what each kind of call in a bracket of builders costs, by its program.
 // There are several functions for some; a queue pair that is ready has the cheap ones
-// (libmlx5 puts those that refuse a post in their place until it is).
+// (libmlx5 puts those that refuse a post in their place until it is). A cost that is
+// not known is not cheap.
 type bracketCost map[string]PlannedTraps
 
 func (b bracketCost) add(verb locate.Verb, t PlannedTraps) {
 	program := verbProbes[verb].enter
-	if known, is := b[program]; !is || t.NS < known.NS {
+	if known, is := b[program]; !is || t.NS > 0 && (known.NS == 0 || t.NS < known.NS) {
 		b[program] = t
 	}
 }
 
 func (b bracketCost) sum(programs ...string) (t PlannedTraps) {
+	known := true
 	for _, program := range programs {
-		t.Traps += b[program].Traps
-		t.NS += b[program].NS
+		one := b[program]
+		t.Traps += one.Traps
+		t.NS += one.NS
+		known = known && (one.NS > 0 || one.Traps == 0)
+	}
+	if !known {
+		t.NS = 0
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package tracer
 import (
 	"testing"
 
+	"github.com/rdmatrace/rdmatrace/bpf"
 	"github.com/rdmatrace/rdmatrace/tracer/calibrate"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
@@ -44,5 +45,33 @@ func TestPlanCosts(t *testing.T) {
 	}
 	if len(costs) != 3 {
 		t.Errorf("%+v", costs)
+	}
+}
+
+// What is not known of one call is not known of the bracket.
+func TestBracketCostUnknown(t *testing.T) {
+	for _, c := range []struct{ complete, data, want PlannedTraps }{
+		{PlannedTraps{2, 1000}, PlannedTraps{1, 600}, PlannedTraps{5, 2800}},
+		{PlannedTraps{2, 0}, PlannedTraps{1, 600}, PlannedTraps{5, 0}},
+		{PlannedTraps{2, 1000}, PlannedTraps{}, PlannedTraps{4, 2200}},
+	} {
+		b := bracketCost{}
+		b.add(locate.WRStart, PlannedTraps{1, 600})
+		b.add(locate.WRSend, PlannedTraps{1, 600})
+		if c.data.Traps > 0 {
+			b.add(locate.WRSetSGE, c.data)
+		}
+		b.add(locate.WRComplete, c.complete)
+		got := b.sum(bpf.RdmaProgBuildStart, bpf.RdmaProgBuildWr, bpf.RdmaProgBuildData, bpf.RdmaProgBuildCompleteEnter)
+		if got != c.want {
+			t.Errorf("%+v, want %+v", got, c.want)
+		}
+	}
+	b := bracketCost{}
+	b.add(locate.WRSend, PlannedTraps{1, 0})
+	b.add(locate.WRSend, PlannedTraps{1, 600})
+	b.add(locate.WRRDMARead, PlannedTraps{1, 0})
+	if got := b[bpf.RdmaProgBuildWr]; got != (PlannedTraps{1, 600}) {
+		t.Errorf("%+v", got)
 	}
 }
