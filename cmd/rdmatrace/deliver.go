@@ -43,7 +43,7 @@ func (c *command) summary(r *attribution.Report, outs *outputs) error {
 	return export.Text(w, r, textOptions(w))
 }
 
-// errGone: whoever read a pipe has seen enough, as head has. That is no fault and
+// errGone: whoever read stdout has seen enough, as head has. That is no fault and
 // needs no words, but an exit code of its own. It is returned as it is, never wrapped.
 var errGone = errors.New("whoever read it is gone")
 

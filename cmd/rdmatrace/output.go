@@ -228,7 +228,7 @@ func (o *outputs) finish(flag string, write func(io.Writer) error) error {
 
 // failed says which file an error is of.
 func (out *output) failed(err error) error {
-	if errors.Is(err, syscall.EPIPE) {
+	if out.path == "-" && errors.Is(err, syscall.EPIPE) {
 		return errGone
 	}
 	return fmt.Errorf("%s: cannot write %s: %w", out.flag, out.path, reason(err))
