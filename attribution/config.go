@@ -22,6 +22,6 @@ type Config struct {
 	Observe func(*WR, []Segment)
 }
 
-// DefaultWatermark holds events back for 200 ms of event time. The tracer
-// drains its rings far more often.
+// DefaultWatermark holds events back for 200 ms of event time, twice as long as
+// the tracer lets records wait in their rings.
 const DefaultWatermark = 200_000_000

@@ -15,7 +15,7 @@ import (
 // position, a page with the producer's, then the data. Each record has an 8-byte
 // header, whose first word is its length and two flags (kernel/bpf/ringbuf.c). The
 // kernel would map the data twice in a row, so that a record never wraps, but counts
-// every page twice then: what one limits a container's memory by.
+// every page twice then in the resident size of the process.
 const (
 	ringHeader  = 8
 	ringBusy    = 1 << 31 // reserved, not yet submitted
