@@ -43,7 +43,6 @@ func (c *command) trace() (err error) {
 	src, err := tracer.New(ctx, tracer.Config{
 		PIDs: c.pids, Command: c.argv, CommandStdout: c.programStdout(outs), Tool: versionString(),
 		Debug: c.debug, Log: c.logger(), Opened: t.opened,
-		// A path is learned for a trace without pauses only.
 		EmptyPolls: c.emptyPolls, MaxOverhead: c.limit,
 	})
 	if err != nil {
