@@ -21,6 +21,7 @@ func watchSignals(ctx context.Context, patient bool, abort func()) (context.Cont
 	ctx, cancel := context.WithCancel(ctx)
 	s := &signals{ch: make(chan os.Signal, 4), asked: make(chan struct{})}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ignored := signal.Ignored(syscall.SIGINT) // as it is for what a script runs in the background
 	signal.Notify(s.ch, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		defer cancel()
@@ -35,7 +36,7 @@ func watchSignals(ctx context.Context, patient bool, abort func()) (context.Cont
 		}
 		if sig, ok := <-s.ch; ok {
 			abort()
-			die(sig)
+			die(sig, ignored && sig == os.Interrupt)
 		}
 	}()
 	return ctx, s
@@ -47,8 +48,12 @@ func (s *signals) stop() {
 	close(s.ch)
 }
 
-// die ends the process by a signal, so that whoever started it knows.
-func die(sig os.Signal) {
+// die ends the process by a signal, so that whoever started it knows. One that was
+// ignored as we were started would be so again.
+func die(sig os.Signal, ignored bool) {
+	if n, ok := sig.(syscall.Signal); ok && ignored {
+		os.Exit(128 + int(n))
+	}
 	signal.Reset(sig)
 	if n, ok := sig.(syscall.Signal); ok {
 		_ = syscall.Kill(syscall.Getpid(), n)
