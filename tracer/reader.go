@@ -102,6 +102,7 @@ func (r *reader) drain(fn func([]byte) error) error {
 			h = append(h, headOf(ring, raw))
 		}
 	}
+	defer r.free()
 	r.heads = h
 	for i := len(h) / 2; i >= 0; i-- {
 		h.down(i)
@@ -121,6 +122,13 @@ func (r *reader) drain(fn func([]byte) error) error {
 		h.down(0)
 	}
 	return nil
+}
+
+// free ends a pass, be it complete or not.
+func (r *reader) free() {
+	for _, ring := range r.rings {
+		ring.free()
+	}
 }
 
 // head is the next record of a ring in a pass.

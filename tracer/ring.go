@@ -35,6 +35,7 @@ type ring struct {
 	consumePos *uint64
 	producePos *uint64
 	pos, end   uint64 // of the pass under way: what is left to read
+	freed      uint64 // so far the programs may write again
 }
 
 func openRing(m *ebpf.Map) (*ring, error) {
@@ -65,6 +66,7 @@ func (r *ring) close() error {
 func (r *ring) begin() {
 	r.pos = atomic.LoadUint64(r.consumePos)
 	r.end = atomic.LoadUint64(r.producePos)
+	r.freed = r.pos
 }
 
 // next is the record that comes next in the pass, nil at its end or where a
@@ -97,10 +99,22 @@ func (r *ring) record(from, size uint64) []byte {
 	return r.wrapped
 }
 
-// release frees the record that next returned.
+// release is for the record that next returned: what was read is freed a sixteenth of
+// the ring at a time. The programs look at the consumer's position for each record that
+// they write, on another CPU: to fetch it each time is dear for both sides.
 func (r *ring) release(raw []byte) {
 	r.pos += ringHeader + (uint64(len(raw))+7)&^7
-	atomic.StoreUint64(r.consumePos, r.pos)
+	if r.pos-r.freed > r.mask/16 {
+		r.free()
+	}
+}
+
+// free gives back what was read in the pass under way.
+func (r *ring) free() {
+	if r.freed != r.pos {
+		r.freed = r.pos
+		atomic.StoreUint64(r.consumePos, r.pos)
+	}
 }
 
 // empty reports whether all records, those being written included, were read.
