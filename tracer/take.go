@@ -1,12 +1,15 @@
 package tracer
 
-import "github.com/rdmatrace/rdmatrace/event"
+import (
+	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
+)
 
 // take returns a function that decodes a record and passes its events on.
 func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 	e := new(event.Event)
 	return func(raw []byte) error {
-		if t.stacks.take(raw) || t.targets.work.noteRecord(raw) {
+		if !isEvent(recordKind(raw)) && (t.stacks.take(raw) || t.targets.work.noteRecord(raw)) {
 			return nil
 		}
 		if err := decode(raw, e); err != nil {
@@ -24,6 +27,9 @@ func (t *Tracer) take(sink func(*event.Event) error) func([]byte) error {
 		}
 	}
 }
+
+// isEvent reports whether records of a kind are events.
+func isEvent(kind bpf.RdmaRecordKind) bool { return int(kind) < len(kindOf) && kindOf[kind] != 0 }
 
 // watch takes what concerns the tracer itself from an event.
 func (t *Tracer) watch(e *event.Event) {
