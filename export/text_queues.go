@@ -140,7 +140,7 @@ func ports(p *page, r *attribution.Report) {
 		t.row(portRow(portLabel(port), link, "sent", port.TracedSent, port.PortSent, port.RateBPS, window)...)
 		t.row(portRow("", "", "received", port.TracedRecv, port.PortRecv, port.RateBPS, window)...)
 		if r.Sampled == nil { // else the port counted what was not observed, too
-			t.remark(portRemark(port))
+			t.remark(portRemark(port, r.WRs))
 		}
 	}
 	t.write(p)
@@ -170,7 +170,13 @@ const unexplainedShare = 0.15
 
 const fewPortBytes = 1 << 20
 
-func portRemark(port attribution.PortReport) string {
+// portRemark says so. Of work requests that were lost no record tells the bytes: a
+// percent of them is worth a word.
+func portRemark(port attribution.PortReport, b attribution.Books) string {
+	ours := ""
+	if b.Lost > 0 && b.Lost >= b.Posted/100 {
+		ours = counted(b.Lost, "work request") + " whose records were lost, "
+	}
 	all := float64(max(port.PortSent, 0)) + float64(max(port.PortRecv, 0))
 	for _, way := range []struct {
 		traced, counter int64
@@ -178,8 +184,8 @@ func portRemark(port attribution.PortReport) string {
 	}{{port.TracedSent, port.PortSent, "sent", "READs"}, {port.TracedRecv, port.PortRecv, "received", "WRITEs and SENDs"}} {
 		more := way.counter - max(way.traced, 0)
 		if more > fewPortBytes && float64(more) > unexplainedShare*all {
-			return fmt.Sprintf("%s were %s that no traced work request explains: %s of the peers, other processes, or queue pairs that bypass the library",
-				byteCount(more), way.name, way.passive)
+			return fmt.Sprintf("%s were %s that no traced work request explains: %s%s of the peers, other processes, or queue pairs that bypass the library",
+				byteCount(more), way.name, ours, way.passive)
 		}
 	}
 	return ""

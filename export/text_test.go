@@ -205,3 +205,17 @@ func TestProcessesAreToldApart(t *testing.T) {
 		t.Errorf("%d rows, of sites and of where it was late:\n%s", n, text)
 	}
 }
+
+// What a port moved is not put down to others alone where records of ours were lost.
+func TestPortsWhereRecordsWereLost(t *testing.T) {
+	port := attribution.PortReport{TracedSent: 27_000_000, PortSent: 41_700_000, PortRecv: 0}
+	for lost, want := range map[int64]string{
+		0:       "14.7 MB were sent that no traced work request explains: READs of the peers, ",
+		12:      "14.7 MB were sent that no traced work request explains: READs of the peers, ",
+		185_737: "14.7 MB were sent that no traced work request explains: 185,737 work requests whose records were lost, READs of the peers, ",
+	} {
+		if got := portRemark(port, attribution.Books{Posted: 653_635, Lost: lost}); !strings.HasPrefix(got, want) {
+			t.Errorf("%d lost: %q", lost, got)
+		}
+	}
+}
