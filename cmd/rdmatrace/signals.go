@@ -49,10 +49,10 @@ func (s *signals) stop() {
 }
 
 // die ends the process by a signal, so that whoever started it knows. One that was
-// ignored as we were started would be so again.
+// ignored as we were started would be so again: SIGTERM stands in for it.
 func die(sig os.Signal, ignored bool) {
-	if n, ok := sig.(syscall.Signal); ok && ignored {
-		os.Exit(128 + int(n))
+	if ignored {
+		sig = syscall.SIGTERM
 	}
 	signal.Reset(sig)
 	if n, ok := sig.(syscall.Signal); ok {
