@@ -113,6 +113,7 @@ func compareWho(a, b *whoKey) int {
 		cmp.Compare(a.who.pid, b.who.pid),
 		slices.Compare(a.who.name[:], b.who.name[:]),
 		compareChains(a.who.chain, b.who.chain),
+		trueFirst(a.who.told, b.who.told),
 	)
 }
 

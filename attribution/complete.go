@@ -32,9 +32,11 @@ func (e *Engine) reap(c *verbRecord, cq *completionQueue) {
 		e.met.unreadable += max(1, int64(c.Count))
 		e.loseCQ(cq, c.time)
 		cq.writings.lose()
+		cq.notices.lose()
 		return
 	}
 	e.findWriting(c, cq)
+	c.noticed = cq.notices.of(c)
 	e.pair(c, cq)
 	cq.latestTID, cq.latestReap = c.tid, c.time
 	if cq.channel != nil {

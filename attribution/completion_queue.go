@@ -25,6 +25,7 @@ type completionQueue struct {
 	latestReap uint64
 	order      reapOrder
 	writings   writings
+	notices    notices
 }
 
 // arming is one ibv_req_notify_cq: it leads to one event, by the first
@@ -45,6 +46,7 @@ type poller struct {
 func (c *completionQueue) arm(tid uint32, t uint64) {
 	c.arms[c.armed%len(c.arms)] = arming{tid: tid, at: t}
 	c.armed++
+	c.notices.arm(t)
 }
 
 // armedBy says that a thread was among the latest to arm.

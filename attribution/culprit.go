@@ -23,6 +23,7 @@ type culprit struct {
 	cgroup  uint64
 	name    [16]byte
 	chain   *event.Chain // what led to it; nil: nothing is known
+	told    bool         // it told the completion queue's event
 }
 
 // home is the cgroup that it was in, 0: unknown or nobody's.

@@ -8,7 +8,7 @@ import "github.com/rdmatrace/rdmatrace/event"
 // What bounds [doneLow, doneHigh] is proof: m was not done before its post, not
 // before the latest poll that found the CQ empty, and not before what the same
 // thread reaped from that CQ earlier, as CQEs become visible in order; it was
-// done when it was reaped. The time stamp in the CQE narrows that by what the
+// done when it was reaped, and when the kernel told the CQ's channel of it. The time stamp in the CQE narrows that by what the
 // clock's alignment proves.
 //
 // What others of its kind took proves nothing. It bounds [likelyLow, likelyHigh],
@@ -29,6 +29,9 @@ func (e *Engine) locate(m *measured, c *verbRecord, cq *completionQueue) {
 	}
 	m.doneHigh = m.reap
 	m.doneLow = max(low, cq.order.before(c, m.doneHigh))
+	if c.noticed > m.doneLow {
+		m.doneHigh = min(m.doneHigh, c.noticed)
+	}
 	kind := e.flights.of(m)
 	stamped := e.stamped(m, c, kind, low)
 	switch {
@@ -127,8 +130,9 @@ func middle(a, b uint64) uint64 { return a + (b-a)/2 }
 // Where that is usual it looks like wire; where it is more than usual for this
 // kind of work request, the surplus is in doubt.
 //
-// Only the first completion after the wakeup caused it, of all CQs on the
-// channel, and not if it was not there yet when the handler began.
+// Only the first completion after the wakeup caused it, of the CQ whose event woke,
+// or of all CQs on the channel where that is not known, and not if it was not there
+// yet when the handler began.
 //
 // It bounds nothing for certain. A read also ends by a signal. The event may be
 // that of a completion reaped earlier: a program that arms the CQ and then reaps
@@ -142,12 +146,15 @@ func (e *Engine) interruptedSleep(m *measured, c *verbRecord, kind *flightKind, 
 	}
 	e.walker.cq = cq
 	up, ok := e.walker.lastWake(th, m.doneLow, m.reap, 0)
-	if !ok || up == nil || cq.latestReap >= up.time || cq.channel.reapedSince(up.time) {
+	if !ok || up == nil || cq.latestReap >= up.time || up.isOthers(cq) || up.cq == 0 && cq.channel.reapedSince(up.time) {
 		return false
 	}
 	at := up.time
 	if up.interrupt != event.InterruptNone {
 		at = up.interruptBegin
+	}
+	if c.noticed != 0 {
+		at = min(at, c.noticed) // before it wakes
 	}
 	if at < m.doneLow || at > m.doneHigh {
 		return false

@@ -186,6 +186,8 @@ func (e *Engine) verb(r *verbRecord) {
 		e.completed(r)
 	case event.KindCQE:
 		e.entryWritten(r)
+	case event.KindCQEvent:
+		e.objects.cq(r.pid, r.CQ).notices.take(r.time)
 	case event.KindArm:
 		e.threads.runs(e.threads.thread(r.pid, r.tid), r.time, r.cpu)
 		e.armed(e.objects.cq(r.pid, r.CQ), r)

@@ -27,6 +27,8 @@ type eventSim struct {
 	nextID  uint64
 	call    uint32
 	helping bool
+	// announced is the queue whose event came last.
+	announced uint64
 }
 
 type eventConfig struct {
@@ -45,6 +47,7 @@ type eventConfig struct {
 	helper    bool
 	stamps    bool
 	wqe       bool
+	notices   bool // the kernel's handler of events is observed
 	found     bool // attached to while it ran
 	rounds    int
 	preempted uint64 // inside a poll, at most
@@ -152,7 +155,13 @@ func (s *eventSim) post(q *eventCQ) {
 // announce raises an event, which arrives later.
 func (s *eventSim) announce(q *eventCQ) {
 	q.armed = false
-	s.at(s.now+s.upTo(s.lag), func() { s.queued[q.channel]++ })
+	s.at(s.now+s.upTo(s.lag), func() {
+		s.queued[q.channel]++
+		s.announced = q.addr
+		if s.notices {
+			s.tape.add(event.Event{Time: s.now, TID: nicDaemon, Kind: event.KindCQEvent, Verb: event.Verb{CQ: q.addr}})
+		}
+	})
 }
 
 func (s *eventSim) arm(q *eventCQ) {
@@ -260,6 +269,10 @@ func (s *eventSim) sleep(channel int) {
 		s.spend(max(s.todo[0].at, s.now) - s.now)
 	}
 	kind, begin := event.InterruptDevice, s.now-s.upTo(s.early)
+	told := uint64(0)
+	if ready() && s.notices {
+		told = s.announced
+	}
 	switch {
 	case !ready():
 		if signal != never {
@@ -275,6 +288,7 @@ func (s *eventSim) sleep(channel int) {
 		kind, begin = event.InterruptNone, 0
 	}
 	s.tape.wakes(s.now, nicDaemon, worker, kind, 27, begin)
+	s.tape.events[len(s.tape.events)-1].Sched.CQ = told
 	s.spend(s.upTo(s.runqueue))
 	s.tape.runs(s.now, 0, worker, 0)
 	s.spend(s.upTo(500))
@@ -378,6 +392,7 @@ func anyEventSim() *rapid.Generator[eventConfig] {
 			helper:    rapid.Bool().Draw(t, "helper"),
 			stamps:    rapid.Bool().Draw(t, "stamps"),
 			wqe:       rapid.Bool().Draw(t, "wqe"),
+			notices:   rapid.Bool().Draw(t, "notices"),
 			found:     rapid.Bool().Draw(t, "found"),
 			preempted: rapid.SampledFrom([]uint64{1000, 100_000}).Draw(t, "preempted"),
 			rounds:    300,

@@ -50,7 +50,7 @@ func (r *reader) event(t uint64) event.Event {
 		CPU: uint16(r.byte() % 3), Flags: uint32(r.byte()),
 	}
 	switch ev.Kind {
-	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE:
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE, event.KindCQEvent:
 		b := r.byte()
 		ev.Verb = event.Verb{
 			QP: tapeQP + uint64(b%3), QPNum: tapeNum + uint32(b%3), CQ: tapeCQ + uint64(b%2), WRID: uint64(b % 4),
@@ -66,6 +66,7 @@ func (r *reader) event(t uint64) event.Event {
 			PrevTID: r.tid(), PrevPID: tapePID, NextTID: r.tid(), NextPID: tapePID, PrevState: uint32(r.byte() % 2),
 			Syscall: int32(r.byte()) - 1, SyscallArg: uint64(r.byte() % 10),
 			Interrupt: event.InterruptKind(r.byte() % 8), Vec: uint32(r.byte()), InterruptBegin: r.near(t), PrevStack: uint64(r.byte() % 4),
+			CQ: tapeCQ * uint64(r.byte()%2),
 		}
 	case event.KindSample:
 		ev.Sample = event.Sample{Stack: uint64(r.byte() % 4), Period: r.near(t)}

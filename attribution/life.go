@@ -168,6 +168,10 @@ func (e *Engine) lossEvent(r *rareRecord) {
 		e.loseWritings(r.lossEnd)
 	}
 	switch of {
+	case 0, event.KindCompletion, event.KindArm, event.KindCQEvent:
+		e.loseNotices()
+	}
+	switch of {
 	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindQP:
 		e.loseAll(r.time, r.lossEnd)
 	case event.KindSwitch, event.KindWaking, event.KindTask:
@@ -193,6 +197,8 @@ func (e *Engine) late(ev *event.Event) {
 	switch ev.Kind {
 	case event.KindCQE:
 		e.loseWritings(e.now)
+	case event.KindArm, event.KindCQEvent:
+		e.loseNotices()
 	case event.KindWR, event.KindPostEnd, event.KindCompletion:
 		e.loseOf(ev)
 	case event.KindSwitch, event.KindWaking:
@@ -224,6 +230,7 @@ func (e *Engine) loseOf(ev *event.Event) {
 	if ev.Kind == event.KindCompletion {
 		cq := e.objects.cq(ev.PID, v.CQ)
 		e.loseWritings(e.now)
+		e.loseNotices()
 		if qp := e.objects.completed(ev.PID, v.QPNum, cq); qp != nil {
 			e.lose(qp, &qp.sendQueue, e.now)
 			e.lose(qp, &qp.recvQueue, e.now)

@@ -34,6 +34,7 @@ var kindNames = [event.Kinds]string{
 	event.KindCompletion:    "completion",
 	event.KindArm:           "arm",
 	event.KindCQE:           "completion entry",
+	event.KindCQEvent:       "completion event",
 	event.KindSwitch:        "switch",
 	event.KindWaking:        "waking",
 	event.KindInterrupt:     "interrupt",

@@ -152,13 +152,17 @@ func (n *naming) thread(tid uint32) string {
 }
 
 // culprit in words: "stress-ng (pid 312)", "virtio3-input.0 (irq 27)",
-// "NET_RX softirq", "local timer", "read", with what led to it before it. Empty
-// where nobody is to blame.
+// "NET_RX softirq", "local timer", "read", with what led to it before it, and that it told the
+// completion queue's event. Empty where nobody is to blame.
 func (n *naming) culprit(c *culprit) string {
 	if c == nil {
 		return ""
 	}
-	return n.chain(c.chain, n.one(c))
+	name := n.chain(c.chain, n.one(c))
+	if c.told {
+		name += " > CQ event"
+	}
+	return name
 }
 
 // one culprit without what led to it.

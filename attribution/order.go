@@ -72,6 +72,7 @@ var roomOf = [event.Kinds]room{
 	event.KindCompletion:    roomVerb,
 	event.KindArm:           roomVerb,
 	event.KindCQE:           roomVerb,
+	event.KindCQEvent:       roomVerb,
 	event.KindSwitch:        roomSched,
 	event.KindWaking:        roomSched,
 	event.KindInterrupt:     roomInterrupt,

@@ -156,6 +156,7 @@ func (e *Engine) pauseEvent(r *rareRecord) {
 	case !begins && e.pauses.on:
 		e.pauses.end(r.time)
 		e.loseWritings(r.time)
+		e.loseNotices()
 		for _, qp := range e.objects.live {
 			e.unprove(qp, r.time)
 		}

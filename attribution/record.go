@@ -23,6 +23,7 @@ type (
 		stamp
 		event.Verb
 		written uint64 // of a completion: when the kernel began to write its entry, until End; 0: not known
+		noticed uint64 // of a completion: when it was there by its queue's event; 0: not known
 	}
 	schedRecord struct {
 		stamp
@@ -74,8 +75,9 @@ var rank = [event.Kinds]uint8{
 	event.KindArm:           10,
 	event.KindWR:            11,
 	event.KindCQE:           12,
-	event.KindPostEnd:       13,
-	event.KindCompletion:    14,
+	event.KindCQEvent:       13,
+	event.KindPostEnd:       14,
+	event.KindCompletion:    15,
 }
 
 // The comparisons below order all that is in a record, so that the order of
@@ -172,6 +174,7 @@ func compareSched(a, b *schedRecord) int {
 		cmp.Compare(a.Vec, b.Vec),
 		cmp.Compare(a.InterruptBegin, b.InterruptBegin),
 		cmp.Compare(a.FromCPU, b.FromCPU),
+		cmp.Compare(a.CQ, b.CQ),
 		bytes.Compare(a.PrevComm[:], b.PrevComm[:]),
 		bytes.Compare(a.NextComm[:], b.NextComm[:]),
 	)

@@ -57,7 +57,8 @@ func (w *walker) onCQ(s *span, end uint64) bool {
 // handler that led to the wakeup, then that handler: where a line raised the
 // softirq that woke the thread, from the line's. Of delivery, the part is told apart
 // in which the CPU that took the interrupt was idle, and had to wake up for it. A waker in task context (a pipe,
-// an eventfd, a workqueue) is named, with what led to it.
+// an eventfd, a workqueue) is named, with what led to it. Either may have told the
+// queue's event.
 func (w *walker) delivered(th *thread, cpu int32, up *wake, begin, end uint64) {
 	switch {
 	case up == nil:
@@ -71,10 +72,12 @@ func (w *walker) delivered(th *thread, cpu int32, up *wake, begin, end uint64) {
 		w.emit(begin, idle, Delivery, nil, th.tid, cpu)
 		w.emit(idle, handler, Delivery, w.tl.culprits.keep(culprit{kind: culpritIdle}), th.tid, cpu)
 		who := interruptCulprit(up.interrupt, up.vec, [16]byte{})
-		who.chain = up.chain
+		who.chain, who.told = up.chain, up.cq != 0 && up.cq == w.cq.addr
 		w.emit(handler, end, Handler, w.tl.culprits.keep(who), th.tid, cpu)
 	default:
-		w.emit(begin, end, Delivery, w.tl.culprits.keep(up.culprit()), th.tid, cpu)
+		who := up.culprit()
+		who.told = up.cq != 0 && up.cq == w.cq.addr
+		w.emit(begin, end, Delivery, w.tl.culprits.keep(who), th.tid, cpu)
 	}
 }
 

@@ -32,6 +32,7 @@ type wake struct {
 	time           uint64
 	interruptBegin uint64 // entry of the handler it ran in, or of the first of those that alone led to it
 	idleSince      uint64 // of the CPU that took the first of them; 0: it was not idle
+	cq             uint64 // the completion queue whose event woke; 0: none or not known
 	chain          *event.Chain
 	tid, pid       uint32 // the waker: who was current
 	vec            uint32
@@ -281,7 +282,7 @@ func (tl *timelines) woke(r *schedRecord) {
 	th := tl.thread(r.NextPID, r.NextTID)
 	w := wake{
 		time: r.time, tid: r.tid, pid: r.pid, comm: r.PrevComm,
-		interrupt: r.Interrupt, vec: r.Vec, interruptBegin: r.InterruptBegin, chain: r.Chain, idleSince: r.IdleSince,
+		interrupt: r.Interrupt, vec: r.Vec, interruptBegin: r.InterruptBegin, chain: r.Chain, idleSince: r.IdleSince, cq: r.CQ,
 	}
 	if r.Chain != nil && r.ChainBegin != 0 {
 		w.interruptBegin = min(w.interruptBegin, r.ChainBegin)

@@ -33,6 +33,13 @@ struct switched_out {
 
 #define SWITCHED_OUT 4	/* one for each CPU, but since 6.18 their lock can be left out (PREEMPT_RT_NEEDS_BH_LOCK) */
 
+/* A CQ's event that is being told to its channel, see uverbs.bpf.h. */
+struct cq_telling {
+	__u64 cq;	/* struct ibv_cq * in its owner; 0: none */
+	__u32 pid;	/* of the owner */
+	__u32 depth;	/* of interrupts where it is told */
+};
+
 struct cpu_state {
 	__u64 since;	/* the latest switch */
 	__u32 depth;	/* of interrupts */
@@ -49,6 +56,7 @@ struct cpu_state {
 	__u64 stacks_window;	/* see thread_stack_due */
 	__u32 stacks_taken;	/* in it */
 	__u32 pad3;
+	struct cq_telling telling;
 };
 
 struct {

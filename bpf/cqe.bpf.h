@@ -22,15 +22,15 @@ struct {
 } cqe_calls SEC(".maps");
 
 /* The process that made the queue, 0: the kernel did. */
-static __always_inline __u32 cq_owner(struct rxe_cq *cq)
+static __always_inline __u32 cq_owner(struct ib_cq *cq)
 {
-	return BPF_CORE_READ(cq, ibcq.res.task, tgid);
+	return BPF_CORE_READ(cq, res.task, tgid);
 }
 
 /* The struct ibv_cq of its owner. */
-static __always_inline __u64 cq_handle(struct rxe_cq *cq)
+static __always_inline __u64 cq_handle(struct ib_cq *cq)
 {
-	return BPF_CORE_READ(cq, ibcq.uobject, uevent.uobject.user_handle);
+	return BPF_CORE_READ(cq, uobject, uevent.uobject.user_handle);
 }
 
 static __always_inline __u32 cq_mask(struct rxe_cq *cq)
@@ -49,7 +49,7 @@ static __always_inline __u32 cq_produced(struct rxe_cq *cq)
  */
 static __always_inline void cq_entries(struct rxe_cq *cq)
 {
-	struct cq_state *s = cq_state_in(cq_handle(cq), cq_owner(cq));
+	struct cq_state *s = cq_state_in(cq_handle(&cq->ibcq), cq_owner(&cq->ibcq));
 	struct rxe_queue *queue = BPF_CORE_READ(cq, queue);
 	__u64 ring_at = (__u64)queue + bpf_core_field_offset(struct rxe_queue, buf);
 
@@ -69,7 +69,7 @@ int BPF_PROG(rxe_cqe_enter, struct rxe_cq *cq, void *cqe)
 	__u64 key = (__u64)cqe;
 	struct cqe_call call = {};
 
-	if (!open || !is_target(cq_owner(cq)))
+	if (!open || !is_target(cq_owner(&cq->ibcq)))
 		return 0;
 	cq_entries(cq);
 	call.begin = bpf_ktime_get_ns();
@@ -106,8 +106,8 @@ int BPF_PROG(rxe_cqe_exit, struct rxe_cq *cq, void *cqe, int solicited, int ret)
 	if (!rec)
 		return 0;
 	header_fill(&rec->h, &o, RECORD_CQE, call.begin, 0);
-	rec->h.pid = cq_owner(cq);
-	rec->cq = cq_handle(cq);
+	rec->h.pid = cq_owner(&cq->ibcq);
+	rec->cq = cq_handle(&cq->ibcq);
 	rec->end = bpf_ktime_get_ns();
 	rec->wr_id = wc.wr_id;
 	rec->qp_num = wc.qp_num;

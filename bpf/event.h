@@ -28,6 +28,7 @@ enum record_kind {
 	RECORD_TRIAL_POLL,	/* struct trial_poll_record */
 	RECORD_CQE,		/* struct cqe_record */
 	RECORD_SAMPLE,		/* struct sample_record */
+	RECORD_CQ_EVENT,	/* struct cq_event_record */
 	RECORD_KINDS,
 };
 
@@ -147,6 +148,16 @@ struct cqe_record {
 	__u32 pad;
 };
 
+/*
+ * The kernel tells a CQ's completion channel that something completed: from here
+ * on a read of the channel returns it.  header.pid is the queue's owner, tid the
+ * task that this runs on.
+ */
+struct cq_event_record {
+	struct record_header h;
+	__u64 cq;		/* struct ibv_cq * in the owner */
+};
+
 /* ibv_req_notify_cq. */
 struct arm_record {
 	struct record_header h;
@@ -219,6 +230,7 @@ struct waking_record {
 	__u32 links;		/* how many of before are set */
 	__u64 interrupt_begin;	/* entry of that interrupt */
 	__u64 idle_since;	/* the first interrupt of the chain came to a CPU that idled from then on, 0: it did not idle */
+	__u64 cq;		/* the wakee's CQ whose event woke it, see cq_event_record; 0: none, or not known */
 	__u8 waker_comm[16];	/* of a kworker: "wq:" and its workqueue */
 	struct waker_link before[WAKERS_MOST - 1];	/* what led to the waker, the first thing first */
 };

@@ -29,7 +29,7 @@ func TestEveryProgramLoads(t *testing.T) {
 	for name, p := range spec.Programs {
 		// Of a kernel module: testbed/vm has it.
 		if p.AttachType == ebpf.AttachTraceFEntry || p.AttachType == ebpf.AttachTraceFExit {
-			loaded, err := InModule("rdma_rxe", p)
+			loaded, err := InModule(Modules[name], p)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -169,6 +169,18 @@ type RdmaCpuState struct {
 	StacksWindow uint64
 	StacksTaken  uint32
 	Pad3         uint32
+	Telling      struct {
+		_     structs.HostLayout
+		Cq    uint64
+		Pid   uint32
+		Depth uint32
+	}
+}
+
+type RdmaCqEventRecord struct {
+	_  structs.HostLayout
+	H  RdmaRecordHeader
+	Cq uint64
 }
 
 type RdmaCqRecord struct {
@@ -386,7 +398,8 @@ const (
 	RdmaRecordKindRECORD_TRIAL_POLL     RdmaRecordKind = 15
 	RdmaRecordKindRECORD_CQE            RdmaRecordKind = 16
 	RdmaRecordKindRECORD_SAMPLE         RdmaRecordKind = 17
-	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 18
+	RdmaRecordKindRECORD_CQ_EVENT       RdmaRecordKind = 18
+	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 19
 )
 
 type RdmaSampleRecord struct {
@@ -440,7 +453,7 @@ type RdmaStackRecord struct {
 type RdmaStats struct {
 	_       structs.HostLayout
 	Counter [26]uint64
-	Dropped [18]struct {
+	Dropped [19]struct {
 		_     structs.HostLayout
 		Count uint64
 		Last  uint64
@@ -654,6 +667,7 @@ type RdmaWakingRecord struct {
 	Links          uint32
 	InterruptBegin uint64
 	IdleSince      uint64
+	Cq             uint64
 	WakerComm      [16]uint8
 	Before         [3]RdmaWakerLink
 }
@@ -723,6 +737,8 @@ const (
 	RdmaProgBuildsFound        = "builds_found"
 	RdmaProgCallsForgotten     = "calls_forgotten"
 	RdmaProgCloseDeviceEnter   = "close_device_enter"
+	RdmaProgCqEventEntry       = "cq_event_entry"
+	RdmaProgCqEventExit        = "cq_event_exit"
 	RdmaProgCreateCqEnter      = "create_cq_enter"
 	RdmaProgCreateCqExEnter    = "create_cq_ex_enter"
 	RdmaProgCreateQpEnter      = "create_qp_enter"
@@ -849,6 +865,8 @@ type RdmaProgramSpecs struct {
 	BuildsFound        *ebpf.ProgramSpec `ebpf:"builds_found"`
 	CallsForgotten     *ebpf.ProgramSpec `ebpf:"calls_forgotten"`
 	CloseDeviceEnter   *ebpf.ProgramSpec `ebpf:"close_device_enter"`
+	CqEventEntry       *ebpf.ProgramSpec `ebpf:"cq_event_entry"`
+	CqEventExit        *ebpf.ProgramSpec `ebpf:"cq_event_exit"`
 	CreateCqEnter      *ebpf.ProgramSpec `ebpf:"create_cq_enter"`
 	CreateCqExEnter    *ebpf.ProgramSpec `ebpf:"create_cq_ex_enter"`
 	CreateQpEnter      *ebpf.ProgramSpec `ebpf:"create_qp_enter"`
@@ -1048,6 +1066,8 @@ type RdmaPrograms struct {
 	BuildsFound        *ebpf.Program `ebpf:"builds_found"`
 	CallsForgotten     *ebpf.Program `ebpf:"calls_forgotten"`
 	CloseDeviceEnter   *ebpf.Program `ebpf:"close_device_enter"`
+	CqEventEntry       *ebpf.Program `ebpf:"cq_event_entry"`
+	CqEventExit        *ebpf.Program `ebpf:"cq_event_exit"`
 	CreateCqEnter      *ebpf.Program `ebpf:"create_cq_enter"`
 	CreateCqExEnter    *ebpf.Program `ebpf:"create_cq_ex_enter"`
 	CreateQpEnter      *ebpf.Program `ebpf:"create_qp_enter"`
@@ -1104,6 +1124,8 @@ func (p *RdmaPrograms) Close() error {
 		p.BuildsFound,
 		p.CallsForgotten,
 		p.CloseDeviceEnter,
+		p.CqEventEntry,
+		p.CqEventExit,
 		p.CreateCqEnter,
 		p.CreateCqExEnter,
 		p.CreateQpEnter,

@@ -29,6 +29,7 @@
 #include "cqe.bpf.h"
 #include "chain.bpf.h"
 #include "interrupt.bpf.h"
+#include "uverbs.bpf.h"
 #include "sched.bpf.h"
 #include "sample.bpf.h"
 #include "task.bpf.h"
@@ -48,6 +49,7 @@ const struct {
 		struct post_end_record post_end;
 		struct completion_record completion;
 		struct cqe_record cqe;
+		struct cq_event_record cq_event;
 		struct arm_record arm;
 		struct switch_record sched_switch;
 		struct sample_record sample;

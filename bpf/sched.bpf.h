@@ -128,6 +128,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		return;
 	now = bpf_ktime_get_ns();
 	c->since = now;
+	c->telling.cq = 0; /* what told it is gone, if it comes back then elsewhere */
 	interrupts_switch(c, prev, next, now);
 	waited = c->waiters > 0;
 	if (preempt) {
@@ -218,6 +219,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	rec->wakee_pid = task->tgid;
 	rec->wakee_cpu = task_cpu(task);
 	waking_context(rec, chain);
+	rec->cq = cq_told(task->tgid);
 	out_submit(&o, rec);
 	return 0;
 }

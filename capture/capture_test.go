@@ -71,7 +71,7 @@ func filled[T any](next *uint64) T {
 func part(e *event.Event, verb event.Verb, sched event.Sched, irq event.Interrupt, loss event.Loss, o event.Object) {
 	e.Verb, e.Sched, e.IRQ, e.Loss, e.Object = event.Verb{}, event.Sched{}, event.Interrupt{}, event.Loss{}, nil
 	switch e.Kind {
-	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE:
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE, event.KindCQEvent:
 		e.Verb = verb
 	case event.KindSwitch, event.KindWaking:
 		e.Sched = sched

@@ -97,7 +97,7 @@ func (f *fields) walk(e, prev *event.Event) bool {
 	field(f, &e.CPU, prev.CPU)
 	field(f, &e.Flags, prev.Flags)
 	switch e.Kind {
-	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE:
+	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE, event.KindCQEvent:
 		f.verb(e, prev)
 	case event.KindSwitch, event.KindWaking:
 		return f.sched(e, prev)
@@ -220,6 +220,7 @@ func (f *fields) sched(e, prev *event.Event) bool {
 	field(f, &s.PrevCgroup, p.PrevCgroup)
 	field(f, &s.PrevStack, p.PrevStack)
 	field(f, &s.FromCPU, p.FromCPU)
+	field(f, &s.CQ, p.CQ)
 	return ok
 }
 

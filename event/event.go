@@ -40,6 +40,9 @@ const (
 	KindPause
 	// KindSample: the thread ran, seen at regular times. Sample is set.
 	KindSample
+	// KindCQEvent: the kernel tells the completion channel of Verb.CQ that something
+	// completed. PID owns the queue; TID is the task that this ran on.
+	KindCQEvent
 	kinds
 )
 
@@ -87,10 +90,11 @@ const (
 	CompletionEntryValid             // Entry is where the kernel wrote this completion's entry, verified
 )
 
-// Verb is the data-path part: KindWR, KindPostEnd, KindCompletion, KindArm, KindCQE.
+// Verb is the data-path part: KindWR, KindPostEnd, KindCompletion, KindArm, KindCQE,
+// KindCQEvent.
 type Verb struct {
 	QP    uint64 // address of the ibv_qp (of the ibv_srq with WRSRQ); 0 for completions
-	CQ    uint64 // address of the ibv_cq; completions and arms
+	CQ    uint64 // address of the ibv_cq; completions, arms and events
 	WRID  uint64
 	Stack uint64 // id of a Stack in the Context; 0: none
 	// Begin is post_begin (KindWR, KindPostEnd) or the entry of the poll (KindCompletion), ns.
@@ -172,6 +176,9 @@ type Sched struct {
 	// KindWaking: the interrupt that all began with came to a CPU that had been
 	// idle since then; 0: it was not idle, or an interrupt began nothing.
 	IdleSince uint64
+	// KindWaking: address of the wakee's ibv_cq whose event woke it, see KindCQEvent;
+	// 0: it was none, or is not known.
+	CQ uint64
 }
 
 // ChainMost links are known before the waker: four wakers in all.

@@ -63,6 +63,7 @@ var kindOf = [bpf.RdmaRecordKindRECORD_KINDS]event.Kind{
 	bpf.RdmaRecordKindRECORD_COMPLETION:     event.KindCompletion,
 	bpf.RdmaRecordKindRECORD_ARM:            event.KindArm,
 	bpf.RdmaRecordKindRECORD_CQE:            event.KindCQE,
+	bpf.RdmaRecordKindRECORD_CQ_EVENT:       event.KindCQEvent,
 	bpf.RdmaRecordKindRECORD_SWITCH:         event.KindSwitch,
 	bpf.RdmaRecordKindRECORD_SAMPLE:         event.KindSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         event.KindWaking,
@@ -80,6 +81,7 @@ var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
 	bpf.RdmaRecordKindRECORD_COMPLETION:     decodeCompletion,
 	bpf.RdmaRecordKindRECORD_ARM:            decodeArm,
 	bpf.RdmaRecordKindRECORD_CQE:            decodeCQE,
+	bpf.RdmaRecordKindRECORD_CQ_EVENT:       decodeCQEvent,
 	bpf.RdmaRecordKindRECORD_SWITCH:         decodeSwitch,
 	bpf.RdmaRecordKindRECORD_SAMPLE:         decodeSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         decodeWaking,
@@ -165,6 +167,15 @@ func decodeCQE(raw []byte, e *event.Event) bool {
 	return true
 }
 
+func decodeCQEvent(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaCqEventRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Verb.CQ = r.Cq
+	return true
+}
+
 func decodeSwitch(raw []byte, e *event.Event) bool {
 	var r bpf.RdmaSwitchRecord
 	if !load(raw, &r) {
@@ -197,7 +208,7 @@ func decodeWaking(raw []byte, e *event.Event) bool {
 		Interrupt: event.InterruptKind(r.Interrupt), Vec: r.Vec, InterruptBegin: r.InterruptBegin,
 	}
 	e.Sched.Chain, e.Sched.ChainBegin = decodeChain(&r)
-	e.Sched.IdleSince = r.IdleSince
+	e.Sched.IdleSince, e.Sched.CQ = r.IdleSince, r.Cq
 	return true
 }
 

@@ -41,6 +41,7 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 		bpf.RdmaRecordKindRECORD_ARM: raw(bpf.RdmaArmRecord{H: header(bpf.RdmaRecordKindRECORD_ARM), Cq: 1}),
 		bpf.RdmaRecordKindRECORD_CQE: raw(bpf.RdmaCqeRecord{H: header(bpf.RdmaRecordKindRECORD_CQE),
 			Cq: 1, End: 2, WrId: 3, QpNum: 4, Status: 5, Opcode: 129, Ahead: 6}),
+		bpf.RdmaRecordKindRECORD_CQ_EVENT: raw(bpf.RdmaCqEventRecord{H: header(bpf.RdmaRecordKindRECORD_CQ_EVENT), Cq: 1}),
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
 			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCpu: 10, PrevStack: 11}),
@@ -91,6 +92,9 @@ func TestDecode(t *testing.T) {
 	cqe := event.Verb{CQ: 1, End: 2, WRID: 3, QPNum: 4, Status: 5, Opcode: 129, Count: 6}
 	if got := verb(bpf.RdmaRecordKindRECORD_CQE); got != cqe {
 		t.Errorf("CQE: %+v", got)
+	}
+	if got := verb(bpf.RdmaRecordKindRECORD_CQ_EVENT); got != (event.Verb{CQ: 1}) {
+		t.Errorf("CQ event: %+v", got)
 	}
 }
 

@@ -109,7 +109,7 @@ func (k *kernel) dropMissing(spec *ebpf.CollectionSpec, types *btf.Spec) {
 			k.missing[name] = "this kernel has no tracepoint " + tp
 			delete(spec.Programs, name)
 		}
-		module, ok := moduleOf[name]
+		module, ok := bpf.Modules[name]
 		if !ok {
 			continue
 		}
@@ -121,12 +121,6 @@ func (k *kernel) dropMissing(spec *ebpf.CollectionSpec, types *btf.Spec) {
 			k.missing[name] = err.Error()
 		}
 	}
-}
-
-// moduleOf has the programs at functions of kernel modules: drivers of software NICs.
-var moduleOf = map[string]string{
-	bpf.RdmaProgRxeCqeEnter: "rdma_rxe",
-	bpf.RdmaProgRxeCqeExit:  "rdma_rxe",
 }
 
 // rxeWrites is the function of soft-RoCE that writes completion entries.

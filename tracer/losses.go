@@ -103,6 +103,7 @@ var kindNames = [bpf.RdmaRecordKindRECORD_KINDS]string{
 	bpf.RdmaRecordKindRECORD_COMPLETION:     "completion",
 	bpf.RdmaRecordKindRECORD_ARM:            "arm",
 	bpf.RdmaRecordKindRECORD_CQE:            "completion entry",
+	bpf.RdmaRecordKindRECORD_CQ_EVENT:       "completion event",
 	bpf.RdmaRecordKindRECORD_SWITCH:         "switch",
 	bpf.RdmaRecordKindRECORD_WAKING:         "waking",
 	bpf.RdmaRecordKindRECORD_SAMPLE:         "sample",

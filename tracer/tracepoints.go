@@ -25,6 +25,8 @@ var lostWithout = map[string]string{
 	bpf.RdmaProgRxeCqeEnter:      "when soft-RoCE's completions are done is inferred",
 	bpf.RdmaProgSample:           "what ran while completions waited is not sampled",
 	bpf.RdmaProgRxeCqeExit:       "when soft-RoCE's completions are done is inferred",
+	bpf.RdmaProgCqEventEntry:     "which completion queue an event was for is not observed",
+	bpf.RdmaProgCqEventExit:      "which completion queue an event was for is not observed",
 }
 
 // iterators are run when they are needed.
@@ -94,7 +96,7 @@ func endOf(name string) (end string, is bool) {
 }
 
 func kindOfProgram(name string) string {
-	switch _, inModule := moduleOf[name]; {
+	switch _, inModule := bpf.Modules[name]; {
 	case !inModule:
 		return "tp_btf"
 	case strings.HasSuffix(name, "_exit"):

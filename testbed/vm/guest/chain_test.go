@@ -36,10 +36,10 @@ func chain(t *testing.T, got *traced) {
 	whole := regexp.MustCompile(`^virtio\d+-input\.0 \(irq \d+\) > NET_RX softirq > `)
 	in := got.culprits("interrupt.")
 	chain := slices.IndexFunc(in, func(name string) bool {
-		return whole.MatchString(name) && strings.HasSuffix(general(name), " > "+waker)
+		return whole.MatchString(name) && strings.HasSuffix(general(name), " > "+waker+" > CQ event")
 	})
 	if chain < 0 {
-		t.Errorf("the thread is woken by %s, which no chain from a line ends in: %q", waker, in)
+		t.Errorf("the thread is woken by %s, which no chain from a line to a queue's event ends in: %q", waker, in)
 		return
 	}
 	feature("interrupt chain", "%s", general(in[chain]))

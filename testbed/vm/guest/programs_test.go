@@ -39,7 +39,7 @@ func TestPrograms(t *testing.T) {
 			delete(spec.Programs, name)
 		}
 		if p.AttachType == ebpf.AttachTraceFEntry || p.AttachType == ebpf.AttachTraceFExit {
-			loaded, err := bpf.InModule("rdma_rxe", p)
+			loaded, err := bpf.InModule(bpf.Modules[name], p)
 			if err != nil || !loaded && vm() {
 				t.Errorf("%s: the module is loaded: %v, %v", name, loaded, err)
 			}
