@@ -28,6 +28,7 @@ type aggregates struct {
 	incidents       incidents
 	exposure        exposure
 	series          series
+	stolen          stolenCPUs
 
 	pauses *pauses // of the engine; nil: there were none
 
@@ -99,6 +100,7 @@ func (a *aggregates) add(m *measured) {
 		a.errors[m.status]++
 		return
 	}
+	a.stolen.add(m.segments)
 	if a.line.due() {
 		a.settle(a.line.take())
 	}

@@ -244,6 +244,9 @@ func (a *aggregates) doubts(r *Report) (list []string) {
 		say("%d %% of the wire time is not split: too few work requests without doubt for their peer and operation, or none posted to an idle queue",
 			a.unsplit.ns*100/wire)
 	}
+	if why := a.stolen.doubt(r.Context); why != "" {
+		list = append(list, why)
+	}
 	for _, status := range sortedKeys(a.errors) {
 		say("%d work requests completed in error %s: they are in no distribution", a.errors[status], StatusName(status))
 	}

@@ -18,6 +18,9 @@ type Context struct {
 	Cost     Cost
 	IRQs     []IRQ
 	Cgroups  []Cgroup // that tasks ran in which were seen, by id
+	// Steal is what a hypervisor took of this virtual machine's CPUs in the window: of
+	// those of which it took any, by CPU.
+	Steal []StolenCPU `json:",omitempty"`
 	// Notes are sentences on what was not observed or degraded, for the report.
 	Notes []string
 	// Costs are sentences on what observing costs at which place, and why.
@@ -32,6 +35,13 @@ type Host struct {
 	RealtimeOffset int64
 	// Governor of cpufreq: "performance"; several are joined by commas; empty: none.
 	Governor string
+}
+
+// StolenCPU is for how long a hypervisor ran something else on a CPU that had work. It is
+// known to 10 ms.
+type StolenCPU struct {
+	CPU      int
+	StolenNS uint64
 }
 
 // Window is when the gate was open, ns of CLOCK_MONOTONIC.

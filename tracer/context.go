@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -42,6 +43,11 @@ func (t *Tracer) Context() *event.Context {
 	t.describeTargets(c)
 	c.Notes, c.Costs = t.allNotes(), t.targets.costs()
 	t.cgroups.describe(c)
+	for _, cpu := range slices.Sorted(maps.Keys(t.steal)) {
+		if d := t.steal[cpu]; d > 0 {
+			c.Steal = append(c.Steal, event.StolenCPU{CPU: cpu, StolenNS: uint64(d)})
+		}
+	}
 	if note := t.steal.Note(time.Duration(t.window.End - t.window.Begin)); note != "" {
 		c.Notes = append(c.Notes, note)
 	}
