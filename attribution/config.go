@@ -22,6 +22,7 @@ type Config struct {
 	Observe func(*WR, []Segment)
 }
 
-// DefaultWatermark holds events back for 200 ms of event time, twice as long as
-// the tracer lets records wait in their rings.
-const DefaultWatermark = 200_000_000
+// DefaultWatermark holds events back for 400 ms of event time: the tracer lets records
+// wait in their rings for 100 ms, and those behind one that a thread without a CPU has
+// not finished wait for that as well.
+const DefaultWatermark = 400_000_000

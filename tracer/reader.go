@@ -18,6 +18,7 @@ import (
 type reader struct {
 	rings []*ring // by CPU
 	heads heads   // of a pass; reused
+	held  bool    // a record that was still being written ended the latest pass over a ring
 	epoll int
 	waker int // an eventfd
 	ready []unix.EpollEvent
@@ -81,9 +82,17 @@ func (r *reader) add(outer *ebpf.Map, cpu uint32, size int) error {
 	return nil
 }
 
+// heldLook is when a ring is looked at again of which a record is still being written:
+// what comes behind it there is the later than what other rings hold, the later that is,
+// and too late at last to be put in order.
+const heldLook = 2 * time.Millisecond
+
 // wait returns after d, or earlier when a ring fills up or holds an urgent
 // record, or by wake.
 func (r *reader) wait(d time.Duration) error {
+	if r.held {
+		d = min(d, heldLook)
+	}
 	_, err := unix.EpollWait(r.epoll, r.ready, int(d.Milliseconds()))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("wait for the rings: %w", err)
@@ -96,10 +105,13 @@ func (r *reader) wait(d time.Duration) error {
 // the records of its last ring would come as much later than those of the first.
 func (r *reader) drain(fn func([]byte) error) error {
 	h := r.heads[:0]
+	r.held = false
 	for _, ring := range r.rings {
 		ring.begin()
 		if raw := ring.next(); raw != nil {
 			h = append(h, headOf(ring, raw))
+		} else {
+			r.held = r.held || ring.busy()
 		}
 	}
 	defer r.free()
@@ -116,6 +128,7 @@ func (r *reader) drain(fn func([]byte) error) error {
 		if raw := first.ring.next(); raw != nil {
 			h[0] = headOf(first.ring, raw)
 		} else {
+			r.held = r.held || first.ring.busy()
 			h[0] = h[len(h)-1]
 			h = h[:len(h)-1]
 		}

@@ -106,6 +106,9 @@ func TestDrainBusy(t *testing.T) {
 	if err := r.drain(take); err != nil || !slices.Equal(got, []uint64{1, 2, 4}) {
 		t.Errorf("%v, %v", got, err)
 	}
+	if !r.held {
+		t.Error("the pass was not held up")
+	}
 	binary.NativeEndian.PutUint32(a.data[busy:], 8)
 	failure := errors.New("no")
 	if err := r.drain(func([]byte) error { return failure }); err != failure {
@@ -115,7 +118,7 @@ func TestDrainBusy(t *testing.T) {
 	if err := r.drain(take); err != nil || !slices.Equal(got, []uint64{3, 5}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if !a.empty() || !b.empty() {
+	if !a.empty() || !b.empty() || r.held {
 		t.Error("not all was read")
 	}
 }

@@ -87,6 +87,9 @@ func (r *ring) next() []byte {
 	return nil
 }
 
+// busy says that next returned nil for a record that is still being written.
+func (r *ring) busy() bool { return r.pos < r.end }
+
 // record is the bytes of one that begins at from, which is the ring's end where its
 // header ended there.
 func (r *ring) record(from, size uint64) []byte {
