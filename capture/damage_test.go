@@ -165,11 +165,13 @@ func TestHostile(t *testing.T) {
 }
 
 func TestNotACapture(t *testing.T) {
-	later := fileHeader()
-	binary.LittleEndian.PutUint32(later[8:], Version+1)
-	binary.LittleEndian.PutUint32(later[12:], crc32.Checksum(later[:12], crcTable))
-	if _, _, err := read(later); !errors.As(err, new(*VersionError)) {
-		t.Errorf("later version: %v", err)
+	for version, want := range map[uint32]any{Version + 1: new(*VersionError), 0: new(*CorruptError)} {
+		h := fileHeader()
+		binary.LittleEndian.PutUint32(h[8:], version)
+		binary.LittleEndian.PutUint32(h[12:], crc32.Checksum(h[:12], crcTable))
+		if _, _, err := read(h); !errors.As(err, want) {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("#!/bin/sh\necho no\n"), "short": []byte(magic[:5])} {
 		if _, _, err := read(b); !errors.Is(err, NotCaptureError{}) {

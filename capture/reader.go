@@ -67,7 +67,10 @@ func (r *Reader) readFileHeader() error {
 	if crc32.Checksum(h[:12], crcTable) != binary.LittleEndian.Uint32(h[12:]) {
 		return &CorruptError{0, "the header's checksum is wrong"}
 	}
-	if v := binary.LittleEndian.Uint32(h[8:]); v > Version {
+	switch v := binary.LittleEndian.Uint32(h[8:]); {
+	case v == 0:
+		return &CorruptError{0, "there is no format version 0"}
+	case v > Version:
 		return &VersionError{v}
 	}
 	r.offset = fileHeaderSize

@@ -260,7 +260,7 @@ func TestFoundInTheWindow(t *testing.T) {
 	for _, c := range []struct {
 		until uint64
 		want  []uint64
-	}{{9, nil}, {20, []uint64{10}}, {20, nil}, {30, []uint64{30, 21}}, {40, nil}} {
+	}{{9, nil}, {20, []uint64{10}}, {20, nil}, {30, []uint64{21, 30}}, {40, nil}} {
 		if got := times(c.until); !slices.Equal(got, c.want) {
 			t.Errorf("until %d: %d, want %d", c.until, got, c.want)
 		}
