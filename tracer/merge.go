@@ -1,7 +1,7 @@
 package tracer
 
 import (
-	"encoding/binary"
+	"math"
 
 	"github.com/rdmatrace/rdmatrace/event"
 )
@@ -20,10 +20,8 @@ func (m *merge) before(take func([]byte) error) func([]byte) error {
 		return take
 	}
 	return func(raw []byte) error {
-		if len(raw) >= 8 {
-			if err := m.until(binary.NativeEndian.Uint64(raw)); err != nil {
-				return err
-			}
+		if err := m.until(timeOf(raw)); err != nil {
+			return err
 		}
 		return take(raw)
 	}
@@ -32,7 +30,9 @@ func (m *merge) before(take func([]byte) error) func([]byte) error {
 // until hands on what was found before t.
 func (m *merge) until(t uint64) error {
 	for len(m.events) > 0 && m.events[0].Time < t {
-		if err := m.next(); err != nil {
+		e := &m.events[0]
+		m.events = m.events[1:]
+		if err := m.sink(e); err != nil {
 			return err
 		}
 	}
@@ -40,17 +40,4 @@ func (m *merge) until(t uint64) error {
 }
 
 // rest hands on what is left.
-func (m *merge) rest() error {
-	for len(m.events) > 0 {
-		if err := m.next(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *merge) next() error {
-	e := &m.events[0]
-	m.events = m.events[1:]
-	return m.sink(e)
-}
+func (m *merge) rest() error { return m.until(math.MaxUint64) }

@@ -105,16 +105,13 @@ func (r *reader) wait(d time.Duration) error {
 // the records of its last ring would come as much later than those of the first.
 func (r *reader) drain(fn func([]byte) error) error {
 	h := r.heads[:0]
-	r.held = false
 	for _, ring := range r.rings {
 		ring.begin()
 		if raw := ring.next(); raw != nil {
 			h = append(h, headOf(ring, raw))
-		} else {
-			r.held = r.held || ring.busy()
 		}
 	}
-	defer r.free()
+	defer r.endPass()
 	r.heads = h
 	for i := len(h) / 2; i >= 0; i-- {
 		h.down(i)
@@ -128,7 +125,6 @@ func (r *reader) drain(fn func([]byte) error) error {
 		if raw := first.ring.next(); raw != nil {
 			h[0] = headOf(first.ring, raw)
 		} else {
-			r.held = r.held || first.ring.busy()
 			h[0] = h[len(h)-1]
 			h = h[:len(h)-1]
 		}
@@ -137,10 +133,12 @@ func (r *reader) drain(fn func([]byte) error) error {
 	return nil
 }
 
-// free ends a pass, be it complete or not.
-func (r *reader) free() {
+// endPass is the end of one, be it complete or not.
+func (r *reader) endPass() {
+	r.held = false
 	for _, ring := range r.rings {
 		ring.free()
+		r.held = r.held || ring.busy()
 	}
 }
 
@@ -151,13 +149,14 @@ type head struct {
 	raw  []byte
 }
 
-// headOf takes the time that every record begins with.
-func headOf(ring *ring, raw []byte) head {
-	h := head{ring: ring, raw: raw}
-	if len(raw) >= 8 {
-		h.time = binary.NativeEndian.Uint64(raw)
+func headOf(ring *ring, raw []byte) head { return head{timeOf(raw), ring, raw} }
+
+// timeOf is what every record begins with; 0: it is too short.
+func timeOf(raw []byte) uint64 {
+	if len(raw) < 8 {
+		return 0
 	}
-	return h
+	return binary.NativeEndian.Uint64(raw)
 }
 
 // heads is a heap by time. It is one instead of container/heap's, which takes
@@ -196,7 +195,7 @@ func (r *reader) finish(fn func([]byte) error) error {
 		if !left {
 			return nil
 		}
-		if err := r.wait(2 * time.Millisecond); err != nil {
+		if err := r.wait(heldLook); err != nil {
 			return err
 		}
 	}

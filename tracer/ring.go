@@ -87,7 +87,7 @@ func (r *ring) next() []byte {
 	return nil
 }
 
-// busy says that next returned nil for a record that is still being written.
+// busy says, where next returned nil, that this was for a record that is still being written.
 func (r *ring) busy() bool { return r.pos < r.end }
 
 // record is the bytes of one that begins at from, which is the ring's end where its
