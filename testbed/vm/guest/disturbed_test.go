@@ -26,13 +26,7 @@ func disturbedPair(t *testing.T, argv string, disturb func(t *testing.T, client 
 	t.Helper()
 	p := startPair(t, argv)
 	disturb(t, p.client.Process.Pid)
-	tr := startTrace(t, "-p", strconv.Itoa(p.client.Process.Pid))
-	p.relay.release()
-	p.client.wait(t)
-	p.server.wait(t)
-	got := tr.result(t)
-	got.sound(t)
-	return got
+	return p.traced(t)
 }
 
 // both sums a cause over sends and receives, with who was behind it.

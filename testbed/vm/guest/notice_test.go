@@ -3,7 +3,6 @@ package guest
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,12 +18,7 @@ func TestNotices(t *testing.T) {
 	inGuest(t)
 	c := program{name: "notices", argv: "ibv_rc_pingpong -e -g 0 -n 300", sends: 300, receives: 300}
 	p := startPair(t, c.argv)
-	tr := startTrace(t, "-p", strconv.Itoa(p.client.Process.Pid))
-	p.relay.release()
-	p.client.wait(t)
-	p.server.wait(t)
-	got := tr.result(t)
-	got.sound(t)
+	got := p.traced(t)
 	c.iterated(t, p.client.output.String())
 	written(t, got)
 	judge(t, &c, got)

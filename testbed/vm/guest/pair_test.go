@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,19 @@ func startPair(t *testing.T, argv string) *pair {
 		return p.relay.asked()
 	})
 	return p
+}
+
+// traced traces the client from before its first work request to the end of both, and
+// demands a sound report.
+func (p *pair) traced(t *testing.T) *traced {
+	t.Helper()
+	tr := startTrace(t, "-p", strconv.Itoa(p.client.Process.Pid))
+	p.relay.release()
+	p.client.wait(t)
+	p.server.wait(t)
+	got := tr.result(t)
+	got.sound(t)
+	return got
 }
 
 // words of a command line.

@@ -27,12 +27,7 @@ func TestCounted(t *testing.T) {
 	for _, c := range programs {
 		t.Run(c.name, func(t *testing.T) {
 			p := startPair(t, c.argv)
-			tr := startTrace(t, "-p", strconv.Itoa(p.client.Process.Pid))
-			p.relay.release()
-			p.client.wait(t)
-			p.server.wait(t)
-			got := tr.result(t)
-			got.sound(t)
+			got := p.traced(t)
 			c.iterated(t, p.client.output.String())
 			if b := got.Kinds["send"]; b.Posted != c.sends || b.Completed != c.sends {
 				t.Errorf("%d sends were made, counted: %+v", c.sends, b)
