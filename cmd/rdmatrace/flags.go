@@ -45,11 +45,25 @@ type options struct {
 }
 
 // usageError is a fault of the command line: exit code 2.
-type usageError string
+type usageError struct{ what, topic string }
 
-func (e usageError) Error() string { return string(e) + " (see rdmatrace --help)" }
+func (e usageError) Error() string {
+	if e.topic != "" {
+		return e.what + " (see rdmatrace " + e.topic + " --help)"
+	}
+	return e.what + " (see rdmatrace --help)"
+}
 
-func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+func usagef(format string, args ...any) error { return usageError{what: fmt.Sprintf(format, args...)} }
+
+// about says which help has the answer to a usage error.
+func about(topic string, err error) error {
+	if e, ok := errors.AsType[usageError](err); ok {
+		e.topic = topic
+		return e
+	}
+	return err
+}
 
 // Groups of flags, by the annotation that help sorts them with.
 const groupKey = "group"
@@ -60,12 +74,12 @@ func newFlags(o *options) *pflag.FlagSet {
 	f := pflag.NewFlagSet("rdmatrace", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.VarP((*pidList)(&o.pids), "pid", "p", "trace these running `processes`: PID[,PID...]")
-	f.VarP((*seconds)(&o.duration), "duration", "d", "stop after this `time`: 10s, 2m; a plain number is seconds")
+	f.VarP((*seconds)(&o.duration), "duration", "d", "stop after this `time`: 10s, 2m; a plain number is seconds. It counts from when all\nprobes are in place, some seconds after the start")
 	f.StringVarP(&o.capture, "output", "o", "", "write a capture `file`, for rdmatrace report")
 	f.BoolVar(&o.json, "json", false, "print the summary as JSON instead of text")
 	f.StringVar(&o.pprof, "pprof", "", "write a pprof profile to `file`")
 	f.StringVar(&o.flamegraph, "flamegraph", "", "write a flame graph (SVG) to `file`")
-	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`")
+	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`, a line each, as other viewers of flame graphs read them")
 	f.Var((*share)(&o.limit), "max-overhead", "observe part of the time, so that probes take at most this `percentage` of the time of\nthe threads that post and poll; otherwise all is observed")
 	f.BoolVar(&o.emptyPolls, "empty-polls", false, "observe also polls that find nothing, at two traps each: sharper times")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
@@ -96,29 +110,45 @@ func parse(args []string) (*options, error) {
 			o.mode = modeHelp
 			return o, nil
 		}
-		return nil, usageError(err.Error())
+		return nil, about(o.topicAsked(), usagef("%s", err))
 	}
 	for m, name := range map[mode]string{modeHelp: "help", modeVersion: "version"} {
 		if wanted, _ := o.flags.GetBool(name); wanted {
 			o.mode = max(o.mode, m) // if both, always the same of them
 		}
 	}
-	words := o.flags.Args()
 	if o.mode != modeTrace {
-		o.topic = topicOf(words)
+		o.topic = o.topicAsked()
 		return o, nil
 	}
-	if n := o.flags.ArgsLenAtDash(); n >= 0 {
-		words, o.argv = words[:n], words[n:]
+	words := o.words()
+	if o.flags.ArgsLenAtDash() >= 0 {
+		o.argv = o.flags.Args()[len(words):]
 		if len(o.argv) == 0 {
-			return nil, usageError("no program after --")
+			return nil, usagef("no program after --")
 		}
 	}
-	if err := o.choose(words); err != nil {
-		return nil, err
+	err := o.choose(words)
+	if err == nil {
+		err = o.checkOutputs()
 	}
-	return o, o.checkOutputs()
+	if err != nil {
+		return nil, about(o.topicAsked(), err)
+	}
+	return o, nil
 }
+
+// words that are no flags, without those of a program to start.
+func (o *options) words() []string {
+	words := o.flags.Args()
+	if n := o.flags.ArgsLenAtDash(); n >= 0 {
+		words = words[:n]
+	}
+	return words
+}
+
+// topicAsked is the help that goes with the command line so far.
+func (o *options) topicAsked() string { return topicOf(o.words()) }
 
 // choose sets the mode from the words that are not flags.
 func (o *options) choose(words []string) error {
@@ -160,13 +190,13 @@ func topicOf(words []string) string {
 func (o *options) chooseTrace() error {
 	switch {
 	case len(o.pids) > 0 && o.argv != nil:
-		return usageError("either -p PID or a program to start, not both")
+		return usagef("either -p PID or a program to start, not both")
 	case len(o.pids) == 0 && o.argv == nil:
-		return usageError("nothing to do: give -p PID, -- PROGRAM or report FILE")
+		return usagef("nothing to do: give -p PID, -- PROGRAM or report FILE")
 	case !o.dryRun:
 		return nil
 	case o.argv != nil:
-		return usageError("--dry-run needs a running process: -p PID")
+		return usagef("--dry-run needs a running process: -p PID")
 	}
 	o.mode = modePlan
 	return o.refuse("--dry-run", "duration", "output", "json", "pprof", "flamegraph", "folded", "max-overhead", "ready-file")

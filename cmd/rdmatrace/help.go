@@ -13,11 +13,11 @@ const usage = `rdmatrace: where does the latency of RDMA work requests come from
 It watches a running, unmodified program from the kernel and splits the time from
 posting each work request to having its completion into software, interrupt,
 scheduling and wire. Ctrl-C, -d or the end of the program ends the trace and prints
-a summary.
+a summary. A second Ctrl-C ends at once and discards what is not finished.
 
 Usage:
   rdmatrace -p PID[,PID...] [flags]    trace running processes
-  rdmatrace [flags] -- PROGRAM ARGS    start a program and trace it
+  rdmatrace [flags] -- PROGRAM ARGS    start a program and trace it; stderr says how it ended
   rdmatrace report FILE [flags]        the same from a capture file (-: stdin)
   rdmatrace version
 `
@@ -27,7 +27,8 @@ const filesAndCodes = `
 A file called - is stdout; the summary then goes to stderr. Files appear whole or
 not at all: while they grow they are called FILE.<number>.tmp. On a terminal the
 summary is cut to its width, in a file or pipe it is whole, unless COLUMNS is set.
-Exit code: 0 success, 1 failure, 2 wrong usage, 141 whoever read stdout is gone.
+Exit code: 0 success, 1 failure, 2 wrong usage; in a shell also 141, whoever read stdout
+is gone, and 130 or 143, ended at once by SIGINT or SIGTERM.
 `
 
 const examples = `
