@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,18 +27,23 @@ func (c *command) trace() (err error) {
 		}
 	}
 	outs := newOutputs(c.stdout)
-	ctx, sig := watchSignals(context.Background(), true, outs.abort)
+	ctx, sig := watchSignals(context.Background(), true, func() {
+		outs.abort()
+		c.discarded()
+	})
 	defer sig.stop()
 	defer outs.abort()
 	if err := outs.open(c.outputFlags()); err != nil {
 		return err
 	}
 
-	t := &tracing{command: c}
+	t := &tracing{command: c, hide: func() {}}
 	ctx, t.stop = context.WithCancel(ctx)
 	defer t.stop()
-	hide := t.showProgress()
-	defer hide()
+	if isTerminal(c.stderr) {
+		t.hide = showProgress(c.stderr, sig.asked, t.progress)
+		defer t.hide()
+	}
 	src, err := tracer.New(ctx, tracer.Config{
 		PIDs: c.pids, Command: c.argv, CommandStdout: c.programStdout(outs), Tool: versionString(),
 		Debug: c.debug, Log: c.logger(), Opened: t.opened,
@@ -48,8 +52,8 @@ func (c *command) trace() (err error) {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	err = t.observe(ctx, src, outs, hide)
-	hide()
+	err = t.observe(ctx, src, outs)
+	t.hide()
 	err = errors.Join(err, src.Close())
 	if program := src.Command(); program != nil && t.open.Load() {
 		c.await(program, sig)
@@ -61,7 +65,9 @@ func (c *command) trace() (err error) {
 type tracing struct {
 	*command
 	stop  func() // ends the trace
+	hide  func() // takes away what a terminal shows of its progress
 	open  atomic.Bool
+	began time.Time // once it is open
 	timer *time.Timer
 
 	engine      *attribution.Engine
@@ -72,12 +78,11 @@ type tracing struct {
 }
 
 // observe is a trace from the opening of the gate to the last file.
-func (t *tracing) observe(ctx context.Context, src *tracer.Tracer, outs *outputs, hide func()) error {
+func (t *tracing) observe(ctx context.Context, src *tracer.Tracer, outs *outputs) error {
 	if err := t.begin(src.Beginning(), outs.get("--output")); err != nil {
 		return err
 	}
 	err := src.Run(ctx, t.add)
-	hide()
 	if !t.open.Load() {
 		return stopped(ctx, err)
 	}
@@ -113,12 +118,16 @@ func (t *tracing) begin(first *event.Context, out *output) (err error) {
 	return nil
 }
 
+// forever is a duration that does not end.
+const forever time.Duration = 1<<63 - 1
+
 // opened is called once, when every probe is in and events begin to count.
 func (t *tracing) opened() {
-	t.open.Store(true)
 	if t.duration == 0 {
-		t.duration = 1<<63 - 1
+		t.duration = forever
 	}
+	t.began = time.Now()
+	t.open.Store(true) // what is above may be shown from now on
 	t.timer = time.AfterFunc(t.duration, t.stop)
 	if t.ready == "" {
 		return
@@ -146,7 +155,9 @@ func (t *tracing) add(e *event.Event) error {
 // finish prints the summary and completes the files.
 func (t *tracing) finish(last *event.Context, outs *outputs) error {
 	last = capture.CleanContext(last)
-	delivered := t.deliver(t.engine.Finish(last), outs)
+	report := t.engine.Finish(last)
+	t.hide()
+	delivered := t.deliver(report, outs)
 	captured := outs.finish("--output", func(io.Writer) error { return t.finishCapture(last) })
 	return errors.Join(delivered, captured)
 }
@@ -213,31 +224,4 @@ func (c *command) logger() *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: level}))
-}
-
-// showProgress counts on a terminal, until the function it returns is called.
-func (t *tracing) showProgress() (hide func()) {
-	if !isTerminal(t.stderr) {
-		return func() {}
-	}
-	ended, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(time.Second / 2)
-		defer tick.Stop()
-		for began := time.Now(); ; {
-			state := "attaching"
-			if t.open.Load() {
-				state = fmt.Sprintf("tracing, %d completions", t.completions.Load())
-			}
-			fmt.Fprintf(t.stderr, "\r\x1b[K%s, %d s; Ctrl-C stops and summarises", state, int(time.Since(began).Seconds()))
-			select {
-			case <-ended:
-				fmt.Fprint(t.stderr, "\r\x1b[K")
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return sync.OnceFunc(func() { close(ended); <-done })
 }
