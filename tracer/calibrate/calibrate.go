@@ -3,6 +3,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -35,11 +36,12 @@ const (
 	bareCalls   = 2000
 	maxRounds   = samples / probedCalls
 	minRounds   = 3
-	timeBudget  = 120 * time.Millisecond // after which no round is begun
+	enough      = 30                     // calls that nothing interrupted
+	timeBudget  = 120 * time.Millisecond // after which no round is begun, if there are enough of them
 	patience    = 5 * time.Second        // with a machine that does not get to it
 )
 
-// Run measures, in less than 300 ms on a machine that is not overloaded. The
+// Run measures, in less than 300 ms where other programs leave room for that. The
 // probes are taken out in the background, which takes the kernel some tenths of
 // a second more. An error leaves zero values where nothing was learnt; it is
 // worth a note, not an end of tracing.
@@ -111,7 +113,9 @@ func rounds(ctx context.Context, c *child, kinds []*kind) error {
 	began := time.Now()
 	for n := range maxRounds {
 		if n >= minRounds && time.Since(began) > timeBudget {
-			return nil
+			if done, err := areEnough(kinds); done || err != nil {
+				return err
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -132,9 +136,23 @@ func rounds(ctx context.Context, c *child, kinds []*kind) error {
 	return nil
 }
 
-// trap evaluates the rounds of a kind. The time from one entry to the next is
-// all that a probed call takes; being taken of single calls, its median does not
-// move when something else has the CPU for a while.
+// areEnough says that enough calls of each kind were not interrupted.
+func areEnough(kinds []*kind) (bool, error) {
+	for _, k := range kinds {
+		for _, v := range []int{entry, pair} {
+			since, between, err := k.probes[v].read()
+			if err != nil {
+				return false, err
+			}
+			if len(whole(since)) < enough || v == pair && len(whole(between)) < enough {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// trap evaluates the rounds of a kind.
 func (k *kind) trap() (Trap, error) {
 	single, _, err := k.probes[entry].read()
 	if err != nil {
@@ -149,10 +167,32 @@ func (k *kind) trap() (Trap, error) {
 	}
 	call := median(k.bare)
 	return Trap{
-		Entry:  max(0, median(single)-call),
-		Pair:   max(0, median(both)-call),
-		InPost: max(0, median(between)-call),
+		Entry:  max(0, typical(single)-call),
+		Pair:   max(0, typical(both)-call),
+		InPost: max(0, typical(between)-call),
 	}, nil
+}
+
+// typical is what a call takes that nothing interrupts: the time from one entry to
+// the next is all that a probed one takes. Where another program is woken on the
+// same CPU again and again, most of the calls that take as long as a single-stepped
+// trap are interrupted: it would be the others' time that their median tells.
+func typical(all []sample) float64 {
+	if kept := whole(all); len(kept) > 0 {
+		return median(kept)
+	}
+	// None was seen whole. The least is no less than one.
+	return slices.MinFunc(all, func(a, b sample) int { return cmp.Compare(a.ns, b.ns) }).ns
+}
+
+// whole are the times in which the thread had its CPU throughout.
+func whole(all []sample) (ns []float64) {
+	for _, s := range all {
+		if !s.interrupted {
+			ns = append(ns, s.ns)
+		}
+	}
+	return ns
 }
 
 func median(v []float64) float64 {

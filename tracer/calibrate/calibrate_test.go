@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // The costs depend on the machine and on who else uses it. But no machine
@@ -56,9 +59,82 @@ func TestEveryCallIsSeen(t *testing.T) {
 	if len(single) != want[entry] || len(none) != 0 || len(both) != want[pair] || len(between) != want[pair] {
 		t.Errorf("%d and %d, %d and %d times; want %v calls", len(single), len(none), len(both), len(between), want)
 	}
-	for i, ns := range between {
-		if ns <= 0 || i > 0 && ns >= both[i]+1e9 {
-			t.Errorf("%v ns between the stamps of a pair", ns)
+	for i, s := range between {
+		if s.ns <= 0 || i > 0 && s.ns >= both[i].ns+1e9 {
+			t.Errorf("%v ns between the stamps of a pair", s.ns)
+		}
+	}
+}
+
+// A call during which the thread stood still for a while is known as such: here the
+// process is stopped from outside, now and then.
+func TestInterrupted(t *testing.T) {
+	c, err := startChild(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	k := &kind{at: c.program.stepped}
+	defer k.close()
+	if err := k.attach(c); err != nil {
+		t.Fatal(err)
+	}
+	const stop = 20 * time.Millisecond
+	stopping := make(chan error, 1)
+	go func() {
+		var errs []error
+		for range 3 {
+			errs = append(errs, c.cmd.Process.Signal(syscall.SIGSTOP))
+			time.Sleep(stop)
+			errs = append(errs, c.cmd.Process.Signal(syscall.SIGCONT))
+			time.Sleep(time.Millisecond)
+		}
+		stopping <- errors.Join(errs...)
+	}()
+	for stopped := false; !stopped; {
+		select {
+		case err := <-stopping:
+			if err != nil {
+				t.Fatal(err)
+			}
+			stopped = true
+		default:
+			if _, err := c.run(k.at[pair], 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both, between, err := k.probes[pair].read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := 0
+	for _, s := range slices.Concat(both[1:], between) {
+		if s.ns < float64(stop) {
+			continue
+		}
+		if long++; !s.interrupted {
+			t.Errorf("%v ms without leaving the CPU", s.ns/1e6)
+		}
+	}
+	if long == 0 {
+		t.Error("the process did not stand still in any call")
+	}
+}
+
+// Where most calls are interrupted, what they take is that of the others.
+func TestTypical(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   []sample
+		want float64
+	}{
+		{"quiet", []sample{{11, false}, {12, false}, {16, false}}, 12},
+		{"mostly interrupted", []sample{{347, true}, {88, true}, {13, false}, {90, true}, {11, false}, {61, true}, {12, false}}, 12},
+		{"always interrupted", []sample{{347, true}, {88, true}, {90, true}}, 88},
+	} {
+		if got := typical(tc.in); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }
