@@ -137,6 +137,7 @@ type Probe struct {
 	Error   string  // why it is not there
 	Stepped bool    // the kernel single-steps the instruction there
 	PID     uint32  // of the process that it is in; 0: the kernel's, or not known
+	Removed bool    // before the end: what it told, something cheaper had been learned to tell
 }
 
 // Counter is a named count.

@@ -244,7 +244,7 @@ func toSampled(s *attribution.Sampled) *jsonSampled {
 }
 
 func toProbe(p event.Probe) jsonProbe {
-	return jsonProbe{clean(p.Name), clean(p.Kind), clean(p.Library), clean(p.BuildID), hex(p.Offset), clean(p.Source), p.Hits, p.Misses, cleanText(p.Error), finite(p.RunNS), p.Stepped, p.PID}
+	return jsonProbe{clean(p.Name), clean(p.Kind), clean(p.Library), clean(p.BuildID), hex(p.Offset), clean(p.Source), p.Hits, p.Misses, cleanText(p.Error), finite(p.RunNS), p.Stepped, p.PID, p.Removed}
 }
 
 func toTarget(t event.Target) jsonTarget {

@@ -357,6 +357,7 @@ type jsonProbe struct {
 	RunNS   float64 `json:"run_ns"`
 	Stepped bool    `json:"stepped"`
 	PID     uint32  `json:"pid"`
+	Removed bool    `json:"removed"`
 }
 
 type jsonCost struct {

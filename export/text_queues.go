@@ -38,6 +38,20 @@ func beforePost(p *page, r *attribution.Report) {
 	if rest := queues[len(shown):]; len(rest) > 0 {
 		p.prose("  ", ansiDim, restOfQueues(rest))
 	}
+	if n := unrecorded(r); n > 0 {
+		p.prose("  ", "", fmt.Sprintf("Not in these rates and depths: %s to send queues, of which no record arrived (LOSSES).", counted(n, "more post")))
+	}
+}
+
+// unrecorded is how many work requests of send queues the books have as lost, of which no
+// queue pair has the post.
+func unrecorded(r *attribution.Report) int64 {
+	books := r.Kinds["send"]
+	posts := books.Posted
+	for _, q := range r.Queues {
+		posts -= q.Posted
+	}
+	return max(0, min(posts, books.Lost))
 }
 
 // sharedPorts are those to which more than one queue pair posted: of the others

@@ -3,8 +3,10 @@ package export
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -216,6 +218,31 @@ func TestPortsWhereRecordsWereLost(t *testing.T) {
 	} {
 		if got := portRemark(port, attribution.Books{Posted: 653_635, Lost: lost}); !strings.HasPrefix(got, want) {
 			t.Errorf("%d lost: %q", lost, got)
+		}
+	}
+}
+
+// Two figures mean less than they seem to: traps of the learning count for each work
+// request of a short trace, and posts whose records were lost are no queue pair's.
+func TestWhatFiguresHold(t *testing.T) {
+	r := *fixture(t, "polling")
+	c := *r.Context
+	c.Probes = slices.Clone(c.Probes)
+	r.Context = &c
+	text := func() string { return strings.Join(strings.Fields(render(t, writers["txt"], &r)), " ") }
+	for _, not := range []string{"after learning", "no record arrived"} {
+		if strings.Contains(text(), not) {
+			t.Errorf("%q is said of a run without", not)
+		}
+	}
+	c.Probes = append(c.Probes, event.Probe{Name: "poll_cq", Kind: "uprobe", Hits: 5 * uint64(r.Latency.Count), Removed: true})
+	r.Kinds = maps.Clone(r.Kinds)
+	b := r.Kinds["send"]
+	b.Posted, b.Lost = b.Posted+3, b.Lost+3
+	r.Kinds["send"] = b
+	for _, want := range []string{"of which 5.0 at probes that were taken out after learning", "3 more posts to send queues, of which no record arrived"} {
+		if !strings.Contains(text(), want) {
+			t.Errorf("%q is not in: %s", want, text())
 		}
 	}
 }

@@ -195,9 +195,24 @@ func trapSentence(r *attribution.Report, window float64) string {
 	}
 	s := fmt.Sprintf("%s of the target", counted(entries+returns, "trap"))
 	if r.Latency.Count > 0 {
-		s += fmt.Sprintf(" (%.1f a measured work request)", float64(entries+returns)/float64(r.Latency.Count))
+		s += fmt.Sprintf(" (%.1f a measured work request%s)", float64(entries+returns)/float64(r.Latency.Count), learning(r))
 	}
 	return s + trapCost(c, float64(entries+returns), window) + "."
+}
+
+// learning says how many of the traps were only at the beginning: a short trace has more
+// of them for each work request than a long one.
+func learning(r *attribution.Report) string {
+	var hits float64
+	for _, pr := range context(r).Probes {
+		if pr.Removed {
+			hits += float64(pr.Hits)
+		}
+	}
+	if hits == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", of which %.1f at probes that were taken out after learning, at the beginning", hits/float64(r.Latency.Count))
 }
 
 // trapCost of the probes that were hit, and of their programs.

@@ -160,7 +160,7 @@ func (f *follower) closeSetters(s *buildSlot) error {
 	if err := f.links.drop(out...); err != nil {
 		return fmt.Errorf("take the probes of setters out of process %d: %w", s.attach.pid, err)
 	}
-	s.attach.resetSource(s, "; taken out when the send queue was seen to tell the same")
+	s.attach.settersOut(s)
 	f.log().Debug("builders", "pid", s.attach.pid, "library", s.library.Path, "setters", "cost nothing")
 	return nil
 }
@@ -198,12 +198,13 @@ func isSetterOf(fns locate.Functions, s *buildSlot, key siteKey) bool {
 		slices.ContainsFunc(fns, func(fn locate.Function) bool { return fn.Offset == key.offset })
 }
 
-// resetSource says in the list of probes what became of the setters'.
-func (a *attacher) resetSource(s *buildSlot, what string) {
+// settersOut says in the list of probes what became of the setters'.
+func (a *attacher) settersOut(s *buildSlot) {
 	fns := a.setters(s)
 	for i := range a.probes {
 		if r := &a.probes[i]; isSetterOf(fns, s, r.key) {
-			r.probe.Source += what
+			r.probe.Source += "; taken out when the send queue was seen to tell the same"
+			r.probe.Removed = true
 		}
 	}
 }

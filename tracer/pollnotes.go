@@ -89,7 +89,7 @@ func (a *attacher) outdated(s *pollSlot) {
 	for i := range a.probes {
 		r := &a.probes[i]
 		if s.owns(r.key) && (r.key.program == s.enter() || r.key.program == s.exit()) {
-			r.probe.Source = s.fn.Source + "; taken out when the path was learned"
+			r.probe.Source, r.probe.Removed = s.fn.Source+"; taken out when the path was learned", true
 		}
 	}
 }
