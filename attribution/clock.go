@@ -14,7 +14,7 @@ import (
 // bounds of many completions leave a band of lines: meet gives what the band
 // leaves open at one device time, and that width is part of the doubt.
 //
-// Per stretch of time (an epoch) only the two bounds that bind are kept. Pairs
+// Per stretch of time (an epoch) only the bounds that bind are kept. Pairs
 // of them, a lower one and a later upper one and the other way round, bound the
 // rate; the rate carries the offsets of the latest epochs to the present.
 // Upper bounds are facts; a lower one is false if its entry came out late after
@@ -51,7 +51,7 @@ type deviceClock struct {
 const (
 	clockEpochs   = 64
 	clockAnew     = 16 // epochs after which the rate is bounded anew
-	clockDissent  = 16 // one lower bound in so many may be false
+	clockDissent  = 8  // one epoch's lower bound in so many may be false
 	clockSuspects = 8
 	clockAgree    = 6       // of these, so many must agree on a new offset
 	clockAstray   = 8       // times samples before the band prove it wrong
@@ -67,6 +67,10 @@ const (
 	writeLag = 1000
 	// writeJitter: by so much, ns, the time that an entry takes usually varies.
 	writeJitter = 64
+	// Within an epoch, nearMany lower bounds that are no more than nearNS apart
+	// can do without the one that binds most.
+	nearNS   = 500
+	nearMany = 16
 	// Rates are ns per unit of the device's clock, times 2^32.
 	rateShift   = 32
 	slowestRate = 1000 << rateShift // 1 MHz
@@ -306,9 +310,10 @@ func scale(units int64, rate uint64) int64 {
 	return ns
 }
 
-// band gives what the bounds leave open at a device time. Bounds that
-// contradict each other by little leave the range between them; ok is false if
-// they do by more, and without any.
+// band gives what the bounds leave open at a device time. Of bounds that
+// contradict each other by little, either the lower ones are false, or the rate
+// has changed: they leave the range between them and as much before it. ok is
+// false if they contradict each other by more, and without any.
 func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 	if d.kept == 0 {
 		return 0, 0, false
@@ -327,7 +332,7 @@ func (d *deviceClock) band(at int64) (low, high uint64, ok bool) {
 		return 0, 0, false
 	}
 	if from > to {
-		from, to = to, from
+		from, to = to-(from-to), from
 	}
 	return uint64(max(from, 0)), uint64(max(to, 0)), true
 }
@@ -365,6 +370,9 @@ func (d *deviceClock) through(at int64) clockLine {
 		} else {
 			l.most = max(l.most, lows[i+1-skip])
 		}
+	}
+	if n, _ := slices.BinarySearch(lows[:d.kept], l.to+1); l.from > l.to && n > 0 {
+		l.from = lows[n-1] // those after it are false, as upper bounds are facts
 	}
 	return l
 }

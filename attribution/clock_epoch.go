@@ -2,10 +2,13 @@ package attribution
 
 import "slices"
 
-// epoch holds the lower and the upper bound that bind.
+// epoch holds the upper bound that binds, and the two lower ones that bind most.
 type epoch struct {
 	low, high clockBound
-	first     int64 // device time of its first sample
+	second    clockBound // the lower bound that binds if low is false; none if near is 0
+	near      int        // lower bounds that bind about as much as second, or more
+	dense     bool       // so many, and as much as low, that second can stand for it
+	first     int64      // device time of its first sample
 	// Host time of its first and its last sample.
 	begin, end uint64
 	// What low says of the rate with the upper bounds of the others: with
@@ -21,12 +24,50 @@ type clockBound struct {
 
 // bind takes bounds into the epoch if, at this rate, they bind.
 func (e *epoch) bind(low, high clockBound, rate uint64) {
-	if int64(low.t-e.low.t) > scale(low.at-e.low.at, rate) {
-		e.low = low
-	}
-	if int64(high.t-e.high.t) < scale(high.at-e.high.at, rate) {
+	if high.ahead(e.high, rate) < 0 {
 		e.high = high
 	}
+	if low.ahead(e.low, rate) > 0 {
+		low, e.low = e.low, low
+	}
+	e.bindSecond(low, rate)
+}
+
+func (e *epoch) bindSecond(low clockBound, rate uint64) {
+	ahead := int64(maxTime)
+	if e.near > 0 {
+		ahead = low.ahead(e.second, rate)
+	}
+	switch {
+	case ahead <= -nearNS:
+		return
+	case ahead > nearNS:
+		e.near = 1
+	default:
+		e.near++
+	}
+	if ahead > 0 {
+		e.second = low
+	}
+	e.dense = e.isDense(rate)
+}
+
+func (e *epoch) isDense(rate uint64) bool {
+	return e.near >= nearMany && e.low.ahead(e.second, rate) <= 2*writeLag
+}
+
+// ahead is by how much, ns, b is later than a is at the device time of b.
+func (b clockBound) ahead(a clockBound, rate uint64) int64 {
+	return int64(b.t-a.t) - scale(b.at-a.at, rate)
+}
+
+// lower is the lower bound that binds. Where many bind about as much, nothing is
+// lost by leaving out the one that binds most; and if one is false, it is that.
+func (e *epoch) lower() clockBound {
+	if e.dense {
+		return e.second
+	}
+	return e.low
 }
 
 func since(begin, end uint64) uint64 { return end - min(begin, end) }
@@ -51,7 +92,13 @@ func (d *deviceClock) makeRoom() {
 // merge takes a later epoch into this one. What the two said of the rate stays
 // true, as bounds do.
 func (e *epoch) merge(later *epoch, rate uint64) {
+	near := e.near + later.near
 	e.bind(later.low, later.high, rate)
+	if later.near > 0 {
+		e.bindSecond(later.second, rate)
+	}
+	e.near = near
+	e.dense = e.isDense(rate)
 	e.end = later.end
 	e.rateLow = max(e.rateLow, later.rateLow)
 	e.rateHigh = min(e.rateHigh, later.rateHigh)
@@ -88,10 +135,11 @@ func (d *deviceClock) pair(i int) {
 // of the clock's rate: the line passes above a lower bound and below an upper one. An upper bound is one of
 // the stamp too; a lower one is of the entry, which was written after its stamp.
 func (e *epoch) boundRate(later *epoch) {
-	if units, ns := later.low.at-e.high.at, int64(later.low.t-e.high.t)-writeLag; units > 0 && ns > 0 {
+	before, after := e.lower(), later.lower()
+	if units, ns := after.at-e.high.at, int64(after.t-e.high.t)-writeLag; units > 0 && ns > 0 {
 		later.rateLow = max(later.rateLow, ratio(uint64(ns), uint64(units)))
 	}
-	if units, ns := later.high.at-e.low.at, int64(later.high.t-e.low.t)+writeLag; units > 0 && ns > 0 {
+	if units, ns := later.high.at-before.at, int64(later.high.t-before.t)+writeLag; units > 0 && ns > 0 {
 		e.rateHigh = min(e.rateHigh, ratio(uint64(ns), uint64(units))+1)
 	}
 }
@@ -133,11 +181,12 @@ func dissent(n int) int {
 // bound gives the range that an epoch's bounds leave for a device time, which
 // is that unit's beginning to the next one's.
 func (e *epoch) bound(at int64, rateLow, rateHigh uint64) (from, to int64) {
-	after, before := at-e.low.at, at+1-e.high.at
+	low := e.lower()
+	after, before := at-low.at, at+1-e.high.at
 	if after >= 0 {
-		from = int64(e.low.t) + scale(after, rateLow)
+		from = int64(low.t) + scale(after, rateLow)
 	} else {
-		from = int64(e.low.t) + scale(after, rateHigh)
+		from = int64(low.t) + scale(after, rateHigh)
 	}
 	if before >= 0 {
 		to = int64(e.high.t) + scale(before, rateHigh) + 1
