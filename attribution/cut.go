@@ -148,6 +148,7 @@ var availability = [numCauses]int{
 	Submit:    5,
 	LatePoll:  5,
 	Reap:      5,
+	Probe:     5,
 	IRQOnTop:  4,
 	Runqueue:  3,
 	Preempted: 3,
@@ -159,7 +160,8 @@ var availability = [numCauses]int{
 	OwnSleep:  1,
 }
 
-// chargeProbes takes what our own traps took out of the segments they ran in.
+// chargeProbes takes what our own traps in posts and polls took out of the segments
+// they ran in.
 func (e *Engine) chargeProbes(m *measured, p *pending, c *verbRecord) {
 	if e.costInPost > 0 && p.traps > 0 && !m.receive {
 		traps := uint64(max(0, int(p.traps)-2))

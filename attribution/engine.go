@@ -25,7 +25,7 @@ type Engine struct {
 	met      met
 	lateness lateness
 
-	costInPost, costTrap uint64 // ns
+	costInPost, costTrap, costStepped uint64 // ns
 
 	manyThreads map[uint32]uint64 // by process; see usesVerbs
 	armedQueues map[vectorKey]*armedQueues
@@ -81,6 +81,7 @@ func newEngine(cfg Config, out sink) *Engine {
 		armedQueues: make(map[vectorKey]*armedQueues),
 		costInPost:  nanoseconds(cfg.Cost.InPost),
 		costTrap:    nanoseconds(cfg.Cost.TrapNS),
+		costStepped: nanoseconds(cfg.Cost.SteppedTrapNS),
 	}
 	e.order = newOrderer(watermark, e)
 	e.walker.tl = e.threads
@@ -189,7 +190,9 @@ func (e *Engine) verb(r *verbRecord) {
 	case event.KindCQEvent:
 		e.objects.cq(r.pid, r.CQ).notices.take(r.time)
 	case event.KindArm:
-		e.threads.runs(e.threads.thread(r.pid, r.tid), r.time, r.cpu)
+		th := e.threads.thread(r.pid, r.tid)
+		e.threads.runs(th, r.time, r.cpu)
+		e.trapped(th, r)
 		e.armed(e.objects.cq(r.pid, r.CQ), r)
 	}
 }

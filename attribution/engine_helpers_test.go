@@ -126,6 +126,11 @@ func (t *tape) arm(tid uint32, at uint64) {
 	t.add(event.Event{Time: at, TID: tid, Kind: event.KindArm, Verb: event.Verb{CQ: tapeCQ}})
 }
 
+// armTrap adds one that was seen by a probe, at us.
+func (t *tape) armTrap(tid uint32, at uint64, flags uint32) {
+	t.add(event.Event{Time: at, TID: tid, CPU: uint16(tid - worker), Kind: event.KindArm, Flags: flags, Verb: event.Verb{CQ: tapeCQ, Traps: 1}})
+}
+
 // sw adds a switch from prev to next. Threads below hog are the target's.
 func (t *tape) sw(at uint64, cpu uint16, prev, next uint32, s event.Sched, flags uint32) {
 	s.PrevTID, s.PrevPID, s.PrevComm = prev, groupOf(prev), commOf(prev)

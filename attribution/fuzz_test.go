@@ -104,7 +104,7 @@ func (r *reader) object() *event.Object {
 // all that holds for any input whatever.
 func checkAnything(t *testing.T, events []event.Event) {
 	rec := &recorder{t: t}
-	e := newEngine(Config{Watermark: 1000, Cost: event.Cost{TrapNS: 30, InPost: 50}}, rec)
+	e := newEngine(Config{Watermark: 1000, Cost: event.Cost{TrapNS: 30, InPost: 50, SteppedTrapNS: 90}}, rec)
 	whole := New(Config{Watermark: 1000})
 	for i := range events {
 		e.Add(&events[i])

@@ -21,6 +21,7 @@ type met struct {
 	overgrown         int64               // times a queue was cut for its length
 	dropped           [event.Kinds]uint64 // records, by kind; 0: of unknown kind
 	narrowed          int64               // times the watermark was narrowed
+	unpriced          int64               // probes of ibv_req_notify_cq that were hit, at a cost that is not known
 	repaired          int64               // threads seen where their timeline did not have them
 	unknown           int64               // ns of thread time asked about and not known
 	clockSteps        int64
@@ -73,6 +74,7 @@ func (m *met) doubts() (doubts []string) {
 	say(m.overgrown, "%d {time|times} a queue was cut: it grew without a completion that says which of its work requests are done")
 	say(m.narrowed, "%d {time|times} more events were held back than fit: late ones may have been refused")
 	say(m.repaired, "%d {time|times} a thread was seen running while the records of the scheduler had it elsewhere")
+	say(m.unpriced, "%d {call|calls} of ibv_req_notify_cq ran into a probe whose cost was not measured: software includes it")
 	if m.unknown > 0 {
 		doubts = append(doubts, fmt.Sprintf("%.3g s, summed over the work requests, lie before what is known of their threads and are undecided", float64(m.unknown)/1e9))
 	}

@@ -56,6 +56,7 @@ type thread struct {
 	early    wake        // came while it ran, since it came to the CPU last
 	tops     ring[onTop] // in the order of their ends
 	samples  ring[sampled]
+	traps    ring[armTrap]
 	late     coverage // when completions waited for it that somebody needed
 	unneeded coverage // when others did
 	call     openCall

@@ -20,6 +20,7 @@ type walker struct {
 
 	segments []segment
 	base     []segment // scratch, as are those below
+	plain    []segment
 	tops     []onTop
 	flat     []onTop
 	open     []onTop
@@ -36,6 +37,19 @@ const never = 1<<64 - 1
 
 // thread walks [begin, end] of th and appends its segments to w.segments.
 func (w *walker) thread(th *thread, begin, end uint64) {
+	if th.traps.len() == 0 || th.traps.last().begin+armTrapStale < begin {
+		w.doings(th, begin, end)
+		return
+	}
+	out := w.segments
+	w.segments = w.plain[:0]
+	w.doings(th, begin, end)
+	w.plain, w.segments = w.segments, out
+	w.charge(th, begin, end)
+}
+
+// doings are what the thread did, our probe of ibv_req_notify_cq included.
+func (w *walker) doings(th *thread, begin, end uint64) {
 	if begin < end && w.tl.undisturbed(th, begin) {
 		w.runs(begin, end, th.tid, th.spans.last().cpu, 0)
 		return

@@ -158,9 +158,11 @@ struct cq_event_record {
 	__u64 cq;		/* struct ibv_cq * in the owner */
 };
 
+#define ARM_STEPPED	0x1	/* the instruction that is probed is single-stepped */
+
 /* ibv_req_notify_cq. */
 struct arm_record {
-	struct record_header h;
+	struct record_header h;	/* flags: ARM_* */
 	__u64 cq;
 	__u32 solicited_only;
 	__u32 pad;

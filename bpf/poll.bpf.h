@@ -331,6 +331,7 @@ int poll_ex_exit(struct pt_regs *ctx)
 	return 0;
 }
 
+/* The low byte of the cookie holds the ARM_* flags. */
 SEC("uprobe")
 int req_notify_enter(struct pt_regs *ctx)
 {
@@ -345,7 +346,7 @@ int req_notify_enter(struct pt_regs *ctx)
 	rec = out_reserve(&o, sizeof(*rec), RECORD_ARM, now);
 	if (!rec)
 		return 0;
-	header_fill(&rec->h, &o, RECORD_ARM, now, 0);
+	header_fill(&rec->h, &o, RECORD_ARM, now, bpf_get_attach_cookie(ctx) & 0xff);
 	rec->cq = PT_REGS_PARM1(ctx);
 	rec->solicited_only = PT_REGS_PARM2(ctx);
 	rec->pad = 0;

@@ -15,7 +15,7 @@ const (
 	KindPostEnd
 	// KindCompletion: a poll returned this completion. Verb is set.
 	KindCompletion
-	// KindArm: ibv_req_notify_cq. Verb.CQ is set.
+	// KindArm: ibv_req_notify_cq. Of Verb, CQ and Traps are set.
 	KindArm
 	// KindSwitch: sched_switch. Sched is set.
 	KindSwitch
@@ -58,7 +58,7 @@ type Event struct {
 	Kind Kind
 	CPU  uint16
 	// Flags are of the part that is set: WR* for KindWR, Completion* for
-	// KindCompletion, Switch* for KindSwitch, Pause* for KindPause.
+	// KindCompletion, Arm* for KindArm, Switch* for KindSwitch, Pause* for KindPause.
 	Flags uint32
 
 	Verb   Verb
@@ -123,7 +123,7 @@ type Verb struct {
 	Count      uint16 // WRs of the call; completions of the poll; entries not yet reaped (KindCQE)
 	NumSGE     uint16
 	WQE        uint16 // 16-bit index of the WQE: of the post, or the CQE's wqe_counter
-	Traps      uint16 // our probe hits inside the call or poll
+	Traps      uint16 // our probe hits inside the call or poll; KindArm: 1, where it was seen by one
 	// Entry is the place of a completion's entry in a ring that the kernel writes,
 	// of a KindCQE the first of the Entries that it may be at: others were written
 	// meanwhile where that is more than one place. In 65536ths of the ring, so
@@ -131,6 +131,10 @@ type Verb struct {
 	Entry, Entries uint16
 	Opcode         uint8 // enum ibv_wr_opcode (KindWR) or ibv_wc_opcode (KindCompletion)
 }
+
+// ArmStepped is a flag of KindArm: the kernel had to single-step the instruction at
+// which it was seen.
+const ArmStepped = 1
 
 // Flags of KindPause.
 const (

@@ -66,6 +66,8 @@ func shorten(s string, n int) string {
 // frameName is what a user frame is called: its function, else its place.
 func frameName(f event.Frame) string {
 	switch {
+	case f.Func == "" && f.Module == uprobesArea:
+		return steppedProbe
 	case f.Func != "":
 		return clean(f.Func)
 	case f.Module != "":
@@ -75,6 +77,10 @@ func frameName(f event.Frame) string {
 	}
 	return "[unknown]"
 }
+
+// uprobesArea is the mapping in which a thread executes its copy of a probed
+// instruction that the kernel single-steps: what it runs there is the tracer's cost.
+const uprobesArea, steppedProbe = "[uprobes]", "[in a single-stepped probe]"
 
 // numberAtEnd is how flamegraph.pl finds the value, and a second one for
 // differential graphs: white space and digits at the end.

@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -159,6 +160,9 @@ func cost(p *page, r *attribution.Report) {
 	p.heading("COST OF OBSERVING", "calibrated in this run")
 	window := float64(windowNS(c))
 	lines := []string{trapSentence(r, window)}
+	if s := steppedSentence(c); s != "" {
+		lines = append(lines, s)
+	}
 	if r.Probe.TotalNS > 0 {
 		lines = append(lines, fmt.Sprintf("Inside the latencies: %s, %s on average (cause software.probe).",
 			percent(float64(r.Probe.TotalNS), float64(r.Latency.TotalNS)), duration(r.Probe.MeanNS)))
@@ -261,6 +265,26 @@ func programsRan(c *event.Context) (ns float64) {
 		}
 	}
 	return ns
+}
+
+// steppedSentence: which of the traps are the dear ones. What they take is known of
+// another program only.
+func steppedSentence(c *event.Context) string {
+	var hits uint64
+	var at []string
+	for _, pr := range c.Probes {
+		if pr.Stepped && pr.Hits > 0 && pr.Kind == "uprobe" {
+			hits += min(pr.Hits, 1<<62)
+			if name := clean(pr.Name); !slices.Contains(at, name) {
+				at = append(at, name)
+			}
+		}
+	}
+	if hits == 0 || c.Cost.SteppedTrapNS <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of them at an instruction of %s that the kernel has to single-step: %s each, as measured on a program of our own; "+
+		"what one takes beyond that is in software.", count(int64(min(hits, 1<<62))), strings.Join(at, ", "), duration(c.Cost.SteppedTrapNS))
 }
 
 // probeHits inside the target, entry and return probes apart.

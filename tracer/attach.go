@@ -292,6 +292,9 @@ func (a *attacher) plan(lib *locate.Library, fns locate.Functions, code *os.File
 			var past uint64
 			past, s.stepped = entryOffset(code, fn)
 			s.offset += past
+			if s.stepped && fn.Verb == locate.ReqNotifyCQ {
+				s.cookie |= armStepped
+			}
 		}
 		for _, want := range []struct {
 			program string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
@@ -65,19 +66,36 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestSteppedCostIsOfHits: the dearer trap is told of only where one was taken.
-func TestSteppedCostIsOfHits(t *testing.T) {
-	hits := func(r *siteReport) uint64 { return uint64(r.numbers[0]) }
-	for _, test := range []struct {
-		sites []siteReport
-		want  bool
-	}{
-		{nil, false},
-		{[]siteReport{{numbers: []uint32{9}}, {numbers: []uint32{0}, stepped: true}}, false},
-		{[]siteReport{{numbers: []uint32{0}}, {numbers: []uint32{1}, stepped: true}}, true},
-	} {
-		if got := hitsStepped(test.sites, hits); got != test.want {
-			t.Errorf("%+v: %v", test.sites, got)
+// TestArmsTellOfStepping: the probe of ibv_req_notify_cq is told whether the kernel has
+// to single-step its instruction.
+func TestArmsTellOfStepping(t *testing.T) {
+	code := make([]byte, 256)
+	copy(code, []byte{0x8b, 0x87, 0xc8, 0x01, 0x00, 0x00, 0x31, 0xd2}) // mov 0x1c8(%rdi),%eax; xor %edx,%edx
+	copy(code[128:], []byte{0x55})                                     // push %rbp
+	if runtime.GOARCH == "arm64" {
+		copy(code, []byte{0xfd, 0x7b, 0xbe, 0xa9})       // stp x29, x30, [sp, #-32]!
+		copy(code[128:], []byte{0x10, 0x00, 0x00, 0x14}) // b
+	}
+	path := filepath.Join(t.TempDir(), "code")
+	if err := os.WriteFile(path, code, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lib := &locate.Library{}
+	fns := locate.Functions{
+		{Library: lib, Verb: locate.ReqNotifyCQ, Offset: 0}, {Library: lib, Verb: locate.ReqNotifyCQ, Offset: 128},
+	}
+	batches := newAttacher(&kernel{}, &links{}, 1, locate.Host{}).plan(lib, fns, file)
+	if len(batches) != 1 || len(batches[0].sites) != 2 {
+		t.Fatalf("%+v", batches)
+	}
+	for i, want := range []uint64{event.ArmStepped, 0} {
+		if got := batches[0].sites[i].cookie; got != want {
+			t.Errorf("function %d: cookie %#x, want %#x", i, got, want)
 		}
 	}
 }

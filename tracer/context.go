@@ -137,25 +137,18 @@ func (t *Tracer) allNotes() []string {
 	return out
 }
 
-// cost is what observing costs here, as far as it was calibrated. That of
-// single-stepped instructions belongs to it only where the target ran into one.
+// cost is what observing costs here, as far as it was calibrated.
 func (t *Tracer) cost() event.Cost {
 	emulated, stepped := t.trap.Emulated, t.trap.Stepped
-	c := event.Cost{TrapNS: emulated.Entry, PairNS: emulated.Pair, InPost: emulated.InPost, CPUTime: processCPU()}
+	c := event.Cost{
+		TrapNS: emulated.Entry, PairNS: emulated.Pair, InPost: emulated.InPost, CPUTime: processCPU(),
+		SteppedTrapNS: stepped.Entry, SteppedPairNS: stepped.Pair, SteppedInPost: stepped.InPost,
+	}
 	c.Tracepoints = t.runTimes().shareOf(t.tracepoints())
 	if t.targets.work != nil {
 		c.Limit, c.OfThreads = t.cfg.MaxOverhead, t.targets.work.pace.share()
 	}
-	for _, tg := range t.targets.list() {
-		if tg.attach != nil && hitsStepped(tg.attach.probes, t.kernel.hits) {
-			c.SteppedTrapNS, c.SteppedPairNS, c.SteppedInPost = stepped.Entry, stepped.Pair, stepped.InPost
-		}
-	}
 	return c
-}
-
-func hitsStepped(sites []siteReport, hits func(*siteReport) uint64) bool {
-	return slices.ContainsFunc(sites, func(r siteReport) bool { return r.stepped && hits(&r) > 0 })
 }
 
 // lineSet collects the interrupt lines that were seen.

@@ -153,7 +153,7 @@ func decodeArm(raw []byte, e *event.Event) bool {
 	if !load(raw, &r) {
 		return false
 	}
-	e.Verb.CQ = r.Cq
+	e.Verb.CQ, e.Verb.Traps = r.Cq, 1
 	return true
 }
 

@@ -93,6 +93,9 @@ func TestDecode(t *testing.T) {
 	if got := verb(bpf.RdmaRecordKindRECORD_CQE); got != cqe {
 		t.Errorf("CQE: %+v", got)
 	}
+	if got := verb(bpf.RdmaRecordKindRECORD_ARM); got != (event.Verb{CQ: 1, Traps: 1}) {
+		t.Errorf("arm: %+v", got)
+	}
 	if got := verb(bpf.RdmaRecordKindRECORD_CQ_EVENT); got != (event.Verb{CQ: 1}) {
 		t.Errorf("CQ event: %+v", got)
 	}

@@ -2,14 +2,16 @@ package tracer
 
 import (
 	"github.com/rdmatrace/rdmatrace/bpf"
+	"github.com/rdmatrace/rdmatrace/event"
 	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
 // As in bpf/event.h: the flags of WR records, which are cookies of the
-// programs that several verbs share.
+// programs that several verbs share, and those of arms.
 const (
-	wrReceive = 0x1
-	wrSRQ     = 0x10
+	wrReceive  = 0x1
+	wrSRQ      = 0x10
+	armStepped = event.ArmStepped
 )
 
 // verbProbe is how one verb is observed: a program at its entry, one at its
