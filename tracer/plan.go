@@ -39,6 +39,7 @@ type PlannedProbe struct {
 	Offset  uint64  // of the probe in the file; of the function for a return
 	Found   string  // how the function was found
 	Place   string  // why there; empty for a return
+	Stepped bool    // the kernel single-steps the instruction there
 	CostNS  float64 // of a hit, measured on this machine; 0: not known
 	of      uint64  // offset of the function
 }
@@ -103,11 +104,11 @@ func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Resul
 			cost = trap.Emulated
 		}
 		if probe.enter != "" {
-			p.Offset, p.Place, p.CostNS = fn.Offset+s.Offset, s.Why, cost.Entry
+			p.Offset, p.Place, p.Stepped, p.CostNS = fn.Offset+s.Offset, s.Why, !s.Emulated, cost.Entry
 			out = append(out, p)
 		}
 		if probe.exit != "" {
-			p.Return, p.Offset, p.Place, p.CostNS = true, fn.Offset, "", max(cost.Pair-cost.Entry, 0)
+			p.Return, p.Offset, p.Place, p.Stepped, p.CostNS = true, fn.Offset, "", false, max(cost.Pair-cost.Entry, 0)
 			out = append(out, p)
 		}
 	}

@@ -40,6 +40,7 @@ type bench struct {
 	rounds   int
 	window   time.Duration
 	hit      float64 // least cost of a probe's hit, ns
+	stepped  float64 // of one at an instruction that the kernel single-steps
 
 	dir     string
 	pid     int    // of the client
@@ -199,7 +200,11 @@ func (b *bench) start(ctx context.Context) (server, client *exec.Cmd, err error)
 	if b.argv[0] == "ib_write_bw" { // without -N it keeps a time for each
 		argv = append(slices.Clone(b.argv), "-n", "100000000", "-N", "-p", strconv.Itoa(port))
 	}
-	server = b.command(ctx, otherCPU, argv...)
+	serverCPU := otherCPU
+	if b.workload.events {
+		serverCPU = clientCPU
+	}
+	server = b.command(ctx, serverCPU, argv...)
 	if err := server.Start(); err != nil {
 		return nil, nil, err
 	}

@@ -15,9 +15,13 @@ import (
 // empties are probes with an empty program at all places at which rdmatrace has
 // one: no tracer that sees as much can cost less.
 type empties struct {
-	prog  *ebpf.Program
-	links []link.Link
+	// The same twice: hits are counted by program.
+	emulated, stepped *ebpf.Program
+	links             []link.Link
 }
+
+// steppedName is of the one where the kernel single-steps the instruction.
+const steppedName = "empty_stepped"
 
 // placeEmpties puts them into a process.
 func placeEmpties(ctx context.Context, pid int) (e *empties, err error) {
@@ -31,21 +35,20 @@ func placeEmpties(ctx context.Context, pid int) (e *empties, err error) {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	e.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "empty", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	})
-	if err != nil {
+	if e.emulated, err = empty("empty"); err != nil {
+		return e, err
+	}
+	if e.stepped, err = empty(steppedName); err != nil {
 		return e, err
 	}
 	type kind struct {
-		library string
-		ret     bool
+		library      string
+		ret, stepped bool
 	}
 	places := map[kind][]uint64{}
 	for _, t := range plan.Targets {
 		for _, p := range t.Probes {
-			k := kind{p.Library, p.Return}
+			k := kind{p.Library, p.Return, p.Stepped}
 			places[k] = append(places[k], p.Offset)
 		}
 	}
@@ -59,7 +62,11 @@ func placeEmpties(ctx context.Context, pid int) (e *empties, err error) {
 		if k.ret {
 			attach = ex.UretprobeMulti
 		}
-		l, err := attach(nil, e.prog, opts)
+		prog := e.emulated
+		if k.stepped {
+			prog = e.stepped
+		}
+		l, err := attach(nil, prog, opts)
 		if err != nil {
 			return e, err
 		}
@@ -68,13 +75,18 @@ func placeEmpties(ctx context.Context, pid int) (e *empties, err error) {
 	return e, nil
 }
 
+func empty(name string) (*ebpf.Program, error) {
+	return ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+}
+
 func (e *empties) close() error {
 	var errs []error
 	for _, l := range e.links {
 		errs = append(errs, l.Close())
 	}
-	if e.prog != nil {
-		errs = append(errs, e.prog.Close())
-	}
+	errs = append(errs, e.emulated.Close(), e.stepped.Close())
 	return errors.Join(errs...)
 }

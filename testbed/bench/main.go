@@ -26,6 +26,9 @@ type workload struct {
 	// shared: client and server poll busily, so each has a CPU, and the device
 	// sleeps between looks. Else the device spins on a CPU of its own.
 	shared bool
+	// events: client and server sleep until they are told of a completion, in turn, so
+	// one CPU is enough for both, and the device spins on the other.
+	events bool
 	// alone: a program of testbed/programs, which has no server, and tells how
 	// often it polled.
 	alone bool
@@ -56,6 +59,7 @@ var workloads = []workload{
 	{argv: []string{"ib_write_lat", "-s", large}, shared: true},
 	{argv: []string{"ib_send_lat", "-s", small}, shared: true},
 	{argv: []string{"ib_send_lat", "-s", large}, shared: true},
+	{argv: []string{"ib_send_lat", "-e", "-s", small}, events: true},
 	{argv: []string{"ib_write_bw", "-s", small}},
 	{argv: []string{"ib_write_bw", "-s", large}},
 	{argv: []string{"oracle-turn", "op=write", "size=" + small}, alone: true},
@@ -97,11 +101,12 @@ func run(ctx context.Context, out io.Writer, rounds int, window time.Duration, o
 	}
 	fmt.Fprintf(out, "# Figures of what observing costs\n\nWritten by `make bench-overhead`; docs/overhead.md says what they mean.\n\n"+
 		"A trap with an empty program cost %.0f ns at an emulated instruction, entry and return %.0f ns.\n"+
-		"The floor is that price for as many hits as each request takes, half a pair each.\n\n",
-		trap.Emulated.Entry, trap.Emulated.Pair)
+		"The floor is that price for as many hits as each request takes, half a pair each. At an instruction that the kernel\n"+
+		"single-steps an entry cost %.0f ns; the floor has that for those hits.\n\n",
+		trap.Emulated.Entry, trap.Emulated.Pair, trap.Stepped.Entry)
 	var idle []string
 	for _, b := range benches(only, onlyAPI) {
-		b.rounds, b.window, b.hit = rounds, window, trap.Emulated.Pair/2
+		b.rounds, b.window, b.hit, b.stepped = rounds, window, trap.Emulated.Pair/2, trap.Stepped.Entry
 		if b.workload.idle {
 			b.rounds = max(rounds, idlePairs)
 		}

@@ -14,6 +14,7 @@ import (
 type figures struct {
 	p50, p99, rate float64 // ns, ns, 1/s
 	hits, empty    float64 // each WR
+	stepped        float64 // of the hits
 	counted        bool
 }
 
@@ -42,6 +43,7 @@ func (b *bench) figures(w window, rows []truth.Row) (f figures, ok bool) {
 	if w.count {
 		f.counted = true
 		f.hits = float64(w.hits.all) / float64(len(rows))
+		f.stepped = float64(w.hits.stepped) / float64(len(rows))
 		empty := float64(w.hits.polls)
 		switch w.way {
 		case byAllPolls:
@@ -119,7 +121,12 @@ func (b *bench) hits(w way, counts []figures) string {
 	if w != byEmpties {
 		empty = fmt.Sprintf("%.2f", middle(counts, func(f figures) float64 { return f.empty }))
 	}
-	return fmt.Sprintf(" %.2f | %s | %.0f |", all, empty, all*b.hit)
+	text := fmt.Sprintf("%.2f", all)
+	stepped := middle(counts, func(f figures) float64 { return f.stepped })
+	if stepped >= 0.005 {
+		text += fmt.Sprintf(", %.2f single-stepped", stepped)
+	}
+	return fmt.Sprintf(" %s | %s | %.0f |", text, empty, (all-stepped)*b.hit+stepped*b.stepped)
 }
 
 func rate(all []figures) float64 {
