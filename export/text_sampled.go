@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/rdmatrace/rdmatrace/attribution"
@@ -54,7 +55,9 @@ func ofThreads(r *attribution.Report) string {
 	if c.Limit > 0 {
 		s += fmt.Sprintf(" The limit is %s", given(c.Limit))
 		if c.OfThreads > c.Limit {
-			s += ": what it took at first, until cheaper places for probes were learned, is made up for in a longer trace"
+			// Threads that go on as they did, with no other window.
+			enough := math.Ceil(float64(windowNS(context(r))) / 1e9 * c.OfThreads / c.Limit)
+			s += fmt.Sprintf(": what it took at first, until cheaper places for probes were learned, is made up for in a trace of %.0f s or longer", enough)
 		}
 		s += "."
 	}

@@ -42,6 +42,7 @@ type pacer struct {
 	begun  spent  // what was spent when this window began
 	now    spent
 	rate   float64 // what the latest window cost, ns of traps each ns
+	edges  float64 // what was spent besides, ns, while probes went in for it and out after it
 	grew   uint64  // when the threads were last seen to have run
 	grewTo float64 // and what spent.cpu was then
 }
@@ -102,6 +103,8 @@ func (f *follower) keepPace() error {
 	case !f.kernel.paused && p.due(now) && !f.switching():
 		p.plan(now)
 		err = errors.Join(err, f.pause())
+		f.meter()
+		p.edges += p.now.traps - p.begun.traps - p.rate*float64(now-p.opened)
 	case f.kernel.paused && (p.affords() || p.asleep(now)):
 		err = errors.Join(err, f.goOn())
 	}
@@ -184,9 +187,10 @@ func (p *pacer) plan(now uint64) {
 	p.rate = traps / float64(now-p.opened)
 }
 
-// affords says that another window like the last one would not exceed the limit.
+// affords says that another window like the last one would not exceed the limit, with
+// what it takes until its probes are in and, afterwards, until they are out.
 func (p *pacer) affords() bool {
-	return p.now.traps+p.rate*float64(p.window) <= p.limit*p.now.cpu
+	return p.now.traps+p.rate*float64(p.window)+p.edges <= p.limit*p.now.cpu
 }
 
 // pause takes the probes of posts and polls out.
@@ -246,9 +250,11 @@ func (f *follower) goOn() error {
 		errs = append(errs, f.kernel.setRound(f.kernel.round))
 	}
 	f.pace.unseen.turn(f.jobRan(), f.pace.users.gone())
-	f.meter()
 	p := &f.pace
+	before := p.now.traps
+	f.meter()
 	p.opened, p.begun = monotonic(), p.now
+	p.edges = p.now.traps - before
 	p.grew = p.opened
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("put the probes of posts and polls in again: %w", err)

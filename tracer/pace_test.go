@@ -35,6 +35,11 @@ func TestPace(t *testing.T) {
 	if !p.affords() {
 		t.Errorf("another window of %d ms at %.2f is not affordable with 12 of 170 ms spent", p.window/ms, p.rate)
 	}
+	p.edges = 160 * ms
+	if p.affords() {
+		t.Error("another window is affordable, though 160 ms are spent while probes go in and out")
+	}
+	p.edges = 0
 	look(2600, 300, 1701)
 	look(4500, 300, 1701)
 	if p.affords() || p.asleep(4500*ms) {
