@@ -82,7 +82,7 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.StringVar(&o.folded, "folded", "", "write folded stacks to `file`, a line each, as other viewers of flame graphs read them")
 	f.Var((*share)(&o.limit), "max-overhead", "observe part of the time, so that probes take at most this `percentage` of the time of\nthe threads that post and poll; otherwise all is observed")
 	f.BoolVar(&o.emptyPolls, "empty-polls", false, "observe also polls that find nothing, at two traps each: sharper times")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print which probes would be placed, where and at what cost; place none.\nAs text only, and without what is of a trace: -d, --max-overhead, files")
 	f.BoolVar(&o.debug, "debug", false, "log what rdmatrace does, to stderr")
 	f.StringVar(&o.ready, "ready-file", "", "create `file` once tracing has begun")
 	f.BoolP("help", "h", false, "print this")
