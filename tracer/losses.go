@@ -29,7 +29,9 @@ func (t *Tracer) reportLosses(sink func(*event.Event) error) error {
 }
 
 // report emits a Loss for every CPU and kind of event that lost some since the
-// last call. Their begin is that call: nothing was lost before it. Records that
+// last call. Their begin is that call, as nothing was lost before it; but a program
+// takes the time of its record first, and may be preempted before it finds the ring
+// full, so one that was lost since can be of a time before that call. Records that
 // are no events (stacks, libraries, trials) are told of by the counters alone: a
 // Loss of them would cast doubt on events that are all there.
 func (m *lossMeter) report(now uint64, sink func(*event.Event) error) error {
@@ -42,9 +44,13 @@ func (m *lossMeter) report(now uint64, sink func(*event.Event) error) error {
 			if kindOf[kind] == 0 || lost.Count == m.seen[cpu][kind] {
 				continue
 			}
+			begin := m.until
+			if lost.Last != 0 {
+				begin = min(begin, lost.Last)
+			}
 			e := event.Event{
 				Time: max(lost.Last, m.until), CPU: uint16(cpu), Kind: event.KindLoss,
-				Loss: event.Loss{Begin: m.until, Count: lost.Count - m.seen[cpu][kind], Of: kindOf[kind]},
+				Loss: event.Loss{Begin: begin, Count: lost.Count - m.seen[cpu][kind], Of: kindOf[kind]},
 			}
 			m.seen[cpu][kind] = lost.Count
 			if err := sink(&e); err != nil {

@@ -39,6 +39,12 @@ func TestLossesAreOfEvents(t *testing.T) {
 	if got := report(300); got != nil {
 		t.Errorf("told twice: %+v", got)
 	}
+	// Its program was preempted between taking the time and finding the ring full.
+	drop(1, bpf.RdmaRecordKindRECORD_WR, 1, 250)
+	want = []event.Event{{Time: 300, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 250, Count: 1, Of: event.KindWR}}}
+	if diff := cmp.Diff(want, report(300)); diff != "" {
+		t.Error(diff)
+	}
 	drop(1, bpf.RdmaRecordKindRECORD_WR, 1, 390)
 	want = []event.Event{{Time: 390, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 300, Count: 1, Of: event.KindWR}}}
 	if diff := cmp.Diff(want, report(400)); diff != "" {
