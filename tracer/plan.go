@@ -143,7 +143,11 @@ func untilProven(lib *locate.Library, fn locate.Function) string {
 }
 
 func comparePlanned(a, b PlannedProbe) int {
-	return cmp.Or(cmp.Compare(a.Library, b.Library), cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Offset, b.Offset))
+	c := cmp.Or(cmp.Compare(a.Library, b.Library), cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.of, b.of))
+	if c == 0 && a.Return != b.Return { // the entry is first
+		return map[bool]int{false: -1, true: 1}[a.Return]
+	}
+	return c
 }
 
 // kernelPrograms are the places in this kernel at which programs would follow

@@ -44,6 +44,7 @@ const planWidth = 80
 
 func (b *planText) target(t *tracer.TargetPlan) {
 	fmt.Fprintf(b, "PROBES IN PROCESS %d  %d would be placed; none was\n", t.PID, len(t.Probes))
+	b.prose("  ", planWords)
 	var rows bytes.Buffer
 	w := tabwriter.NewWriter(&rows, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "  verb\tat\twhere\ta hit costs")
@@ -64,6 +65,54 @@ func (b *planText) target(t *tracer.TargetPlan) {
 	for _, c := range t.Costs {
 		b.prose("  - ", printable(costOf(&c)))
 	}
+	for _, s := range inAll(t.Costs) {
+		b.prose("  = ", printable(s))
+	}
+}
+
+// planWords explains those of the table.
+const planWords = "Each probe is a breakpoint; a hit of it is a trap into the kernel. The kernel emulates the instruction under it, " +
+	"or has to single-step it, which is dearer. Behind that stands how the function was found: in the library's file " +
+	"(exported, a table of its operations, code that fills in a queue pair), or as an object of the live process points to it."
+
+// inAll is what a work request that is posted alone costs with its completion, once
+// all is learned that can be, for each way of posting.
+func inAll(costs []tracer.PlannedCost) (out []string) {
+	last := func(c tracer.PlannedCost) tracer.PlannedTraps {
+		if c.Then.Traps > 0 {
+			return c.Then
+		}
+		return c.First
+	}
+	for _, poll := range costs {
+		if !strings.HasPrefix(poll.Step, "a call of poll_cq") {
+			continue
+		}
+		for _, post := range costs {
+			way := ""
+			switch {
+			case post.Library != poll.Library:
+			case strings.HasPrefix(post.Step, "a call of post_send"):
+				way = "ibv_post_send"
+			case strings.HasPrefix(post.Step, "a work request by builders"):
+				way = "builders (ibv_wr_*)"
+			}
+			if way == "" {
+				continue
+			}
+			a, c := last(post), last(poll)
+			sum := tracer.PlannedTraps{Traps: a.Traps + c.Traps, NS: a.NS + c.NS}
+			if a.NS <= 0 || c.NS <= 0 {
+				sum.NS = 0
+			}
+			more := ""
+			if poll.Then.Traps == 0 {
+				more = fmt.Sprintf("; each poll that finds nothing takes %s more", traps(poll.First))
+			}
+			out = append(out, fmt.Sprintf("in all, for a work request posted alone by %s and its completion: %s (%s)%s", way, traps(sum), post.Library, more))
+		}
+	}
+	return out
 }
 
 // prose begins with first, and goes on below its end.
