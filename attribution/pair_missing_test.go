@@ -10,6 +10,19 @@ import (
 // missingPairings are histories in which posts were dropped or refused.
 var missingPairings = []pairing{
 	{
+		name: "an index that comes again after a loss is that of the later post",
+		tape: func(t *tape) {
+			t.made()
+			t.post(worker, 10, 11, wr{id: 7, wqe: 5})
+			t.post(worker, 11, 12, wr{id: 7, wqe: 6})
+			t.loss(13, 900, event.KindWR, 70000)
+			t.loss(13, 900, event.KindCompletion, 70000)
+			t.post(worker, 1000, 1001, wr{id: 7, wqe: 5})
+			t.reap(worker, 1019, 1020, event.Verb{WRID: 7, WQE: 5}, event.CompletionWQEValid)
+		},
+		want: "2@1020", send: "70003 1 0 0 70002 0",
+	},
+	{
 		name: "a dropped post of a list is lost once",
 		tape: func(t *tape) {
 			t.made()

@@ -33,7 +33,9 @@ func (e *Engine) posted(r *verbRecord) {
 	if qp != nil {
 		e.letGo(qp, r.tid, beginOf(r))
 	}
-	p := q.push(e.newPending(r, q))
+	next := e.newPending(r, q)
+	e.dropOverrun(qp, q, &next, r.time)
+	p := q.push(next)
 	q.indexed = q.indexed || p.is&isWQEValid != 0
 	q.fillWQEs()
 	q.next++

@@ -46,6 +46,21 @@ func (e *Engine) forget(qp *queuePair, q *workQueue, p *pending) {
 	e.leave(qp, q, p, how)
 }
 
+// dropOverrun forgets WRs from before a loss that cannot be in flight as p is posted:
+// the queue, of 32,768 blocks at most, has come to their place again or is half the
+// range of indices further. What lies between was posted while records were lost.
+func (e *Engine) dropOverrun(qp *queuePair, q *workQueue, p *pending, t uint64) {
+	for q.len() > 0 && !q.receive && p.is&isWQEValid != 0 {
+		old := q.at(0)
+		if old.is&(isBeforeLoss|isWQEValid|isTaken) != isBeforeLoss|isWQEValid || old.postEnd == 0 || old.postEnd > p.postBegin || int16(p.wqe-old.wqe) > 0 {
+			return
+		}
+		e.forget(qp, q, old)
+		q.drop(1)
+		e.noteLeft(qp, q, t)
+	}
+}
+
 // purge drops the WRs of a call that were posted while records were being lost
 // and have no WQE index to be matched by.
 func (e *Engine) purge(qp *queuePair, q *workQueue, tid, call uint32, t uint64) {
