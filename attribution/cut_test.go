@@ -150,6 +150,32 @@ var cuts = []struct {
 		want: "submit 10-12, unsplit 12-20, late-poll 20-22, throttled 22-80, late-poll 80-90",
 	},
 	{
+		name:      "woken while the quota is used up, and queued again when it is not",
+		postBegin: 10, postEnd: 12, done: 20, reap: 100, pollBegin: 99,
+		tape: func(t *tape) {
+			t.sleeps(21, 0, worker, amd64Read, tapeFD)
+			t.wakes(30, 0, worker, event.InterruptDevice, 27, 25)
+			t.quota(31, 0, worker, event.QuotaBegin)
+			t.sw(60, 0, hog, otherHog, event.Sched{Syscall: -1}, 0)
+			t.quota(60, 0, worker, event.QuotaEnd)
+			t.runs(90, 0, worker, otherHog)
+		},
+		want: "submit 10-12, unsplit 12-20, late-poll 20-21, delivery 21-25, handler 25-30 irq 27, runqueue 30-31 hog (pid 900), " +
+			"throttled 31-60, runqueue 60-90 hog2 (pid 902), late-poll 90-99, reap 99-100",
+	},
+	{
+		name:      "another of its group uses the quota up while it waits",
+		postBegin: 10, postEnd: 12, done: 20, reap: 100, pollBegin: 99,
+		tape: func(t *tape) {
+			t.preempted(22, 0, worker, hog)
+			t.sw(40, 0, hog, otherHog, event.Sched{Syscall: -1}, event.SwitchThrottled)
+			t.quota(40, 0, worker, event.QuotaBegin)
+			t.moved(50, worker, 0, 1)
+			t.runs(90, 1, worker, third)
+		},
+		want: "submit 10-12, unsplit 12-20, late-poll 20-22, preempted 22-40 hog (pid 900), throttled 40-90, late-poll 90-99, reap 99-100",
+	},
+	{
 		name:      "moved to another CPU while it waits, twice",
 		postBegin: 10, postEnd: 12, done: 20, reap: 100, pollBegin: 99,
 		tape: func(t *tape) {

@@ -199,12 +199,15 @@ func (e *Engine) verb(r *verbRecord) {
 
 func (e *Engine) sched(r *schedRecord) {
 	e.tick(r.time, r.time)
-	if r.kind == event.KindSwitch {
+	switch r.kind {
+	case event.KindSwitch:
 		e.threads.switched(r)
 		if r.flags&event.SwitchPrevExited != 0 {
 			e.processMayEnd(r.PrevPID, r.time)
 		}
-	} else {
+	case event.KindQuota:
+		e.threads.quota(r)
+	default:
 		e.threads.woke(r)
 	}
 }

@@ -181,6 +181,11 @@ func (t *tape) runs(at uint64, cpu uint16, tid, instead uint32) {
 	t.sw(at, cpu, instead, tid, event.Sched{Syscall: -1}, 0)
 }
 
+// quota adds that a thread which waits is held up by its quota, or is not any more.
+func (t *tape) quota(at uint64, cpu uint16, tid, flags uint32) {
+	t.add(event.Event{Time: at, PID: groupOf(tid), TID: tid, CPU: cpu, Kind: event.KindQuota, Flags: flags})
+}
+
 // moved adds that a thread waits for another CPU from now on.
 func (t *tape) moved(at uint64, tid uint32, from, to uint16) {
 	t.add(event.Event{Time: at, PID: groupOf(tid), TID: tid, CPU: to, Kind: event.KindSwitch,

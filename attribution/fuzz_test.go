@@ -68,6 +68,7 @@ func (r *reader) event(t uint64) event.Event {
 			Interrupt: event.InterruptKind(r.byte() % 8), Vec: uint32(r.byte()), InterruptBegin: r.near(t), PrevStack: uint64(r.byte() % 4),
 			CQ: tapeCQ * uint64(r.byte()%2),
 		}
+	case event.KindQuota:
 	case event.KindSample:
 		ev.Sample = event.Sample{Stack: uint64(r.byte() % 4), Period: r.near(t)}
 	case event.KindInterrupt:

@@ -38,6 +38,7 @@ var kindNames = [event.Kinds]string{
 	event.KindCQEvent:       "completion event",
 	event.KindSwitch:        "switch",
 	event.KindWaking:        "waking",
+	event.KindQuota:         "quota",
 	event.KindInterrupt:     "interrupt",
 	event.KindQP:            "queue pair",
 	event.KindCQ:            "completion queue",

@@ -75,6 +75,7 @@ var roomOf = [event.Kinds]room{
 	event.KindCQEvent:       roomVerb,
 	event.KindSwitch:        roomSched,
 	event.KindWaking:        roomSched,
+	event.KindQuota:         roomSched,
 	event.KindInterrupt:     roomInterrupt,
 	event.KindSample:        roomSample,
 	event.KindQP:            roomRare,
@@ -155,6 +156,8 @@ func isBroken(ev *event.Event) bool {
 		return ev.Object == nil || ev.Object.Task == nil
 	case event.KindPause:
 		return ev.Flags != event.PauseBegin && ev.Flags != event.PauseEnd
+	case event.KindQuota:
+		return ev.Flags != event.QuotaBegin && ev.Flags != event.QuotaEnd
 	}
 	return false
 }

@@ -71,13 +71,14 @@ var rank = [event.Kinds]uint8{
 	event.KindInterrupt:     6,
 	event.KindWaking:        7,
 	event.KindSwitch:        8,
-	event.KindSample:        9,
-	event.KindArm:           10,
-	event.KindWR:            11,
-	event.KindCQE:           12,
-	event.KindCQEvent:       13,
-	event.KindPostEnd:       14,
-	event.KindCompletion:    15,
+	event.KindQuota:         9,
+	event.KindSample:        10,
+	event.KindArm:           11,
+	event.KindWR:            12,
+	event.KindCQE:           13,
+	event.KindCQEvent:       14,
+	event.KindPostEnd:       15,
+	event.KindCompletion:    16,
 }
 
 // The comparisons below order all that is in a record, so that the order of

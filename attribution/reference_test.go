@@ -79,11 +79,13 @@ func (w *refWorld) act(t uint64) {
 	cpu := w.rng.IntN(refCPUs)
 	tid := w.current[cpu]
 	target := tid >= worker && tid < hog
-	switch w.rng.IntN(7) {
+	switch w.rng.IntN(8) {
 	case 0:
 		w.wake(t)
 	case 6:
 		w.move(t)
+	case 7:
+		w.quota(t)
 	case 1:
 		if target && w.busy[cpu] <= t {
 			w.interrupt(t, cpu, tid)
@@ -196,6 +198,26 @@ func (w *refWorld) move(t uint64) {
 	to := (from + 1 + w.rng.IntN(refCPUs-1)) % refCPUs
 	st.cpu = to
 	w.tape.moved(t, worker+uint32(i), uint16(from), uint16(to))
+}
+
+// quota that is used up keeps a thread that waits, or does not any more.
+func (w *refWorld) quota(t uint64) {
+	i := w.rng.IntN(refThreads)
+	st := &w.now[i]
+	if st.state != stateRunnable {
+		return
+	}
+	if st.cpu < 0 {
+		st.cpu = w.rng.IntN(refCPUs)
+		w.queued(t, i, st.cpu)
+	}
+	flags := uint32(event.QuotaBegin)
+	if st.why == throttled {
+		st.why, flags = woken, event.QuotaEnd
+	} else {
+		st.why = throttled
+	}
+	w.tape.quota(t, uint16(st.cpu), worker+uint32(i), flags)
 }
 
 // wake a sleeping thread, from an interrupt or by a task.

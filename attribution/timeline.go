@@ -247,6 +247,28 @@ func (tl *timelines) migrated(r *schedRecord) {
 	tl.enter(th, next)
 }
 
+// quota takes that a thread which waits for a CPU is held up by its cgroup's quota from
+// now on, or not any more: then it is queued as if it had been woken.
+func (tl *timelines) quota(r *schedRecord) {
+	th := tl.known(r.tid)
+	if th == nil || th.state() != stateRunnable {
+		return
+	}
+	last := th.spans.last()
+	if begins := r.flags&event.QuotaBegin != 0; begins == (last.why == throttled) {
+		return
+	}
+	next := *last
+	next.begin, next.cpu, next.why = r.time, int32(r.cpu), throttled
+	if last.why == throttled {
+		next.why = woken
+	}
+	if last.cpu < 0 {
+		last.cpu = next.cpu
+	}
+	tl.enter(th, next)
+}
+
 func (tl *timelines) member(pid, tid uint32, target bool) *thread {
 	if target {
 		return tl.thread(pid, tid)

@@ -40,6 +40,17 @@ struct cq_telling {
 	__u32 depth;	/* of interrupts where it is told */
 };
 
+/* A thread of a target that waits for this CPU, see quota.bpf.h. */
+struct waiter {
+	__u64 task;	/* its task_struct, to be read only; 0: a free slot */
+	__u32 pid;
+	__u32 tid;
+	__u32 throttled;	/* as it was told last */
+	__u32 pad;
+};
+
+#define WAITERS 4	/* more are not asked for their quota, a power of two */
+
 struct cpu_state {
 	__u64 since;	/* the latest switch */
 	__u32 depth;	/* of interrupts */
@@ -57,6 +68,7 @@ struct cpu_state {
 	__u32 stacks_taken;	/* in it */
 	__u32 pad3;
 	struct cq_telling telling;
+	struct waiter waiting[WAITERS];
 };
 
 struct {

@@ -29,6 +29,7 @@ enum record_kind {
 	RECORD_CQE,		/* struct cqe_record */
 	RECORD_SAMPLE,		/* struct sample_record */
 	RECORD_CQ_EVENT,	/* struct cq_event_record */
+	RECORD_QUOTA,		/* struct quota_record */
 	RECORD_KINDS,
 };
 
@@ -193,6 +194,14 @@ struct switch_record {
 	__u32 from_cpu;		/* MIGRATED */
 	__u32 pad;
 	__u64 prev_stack;	/* id of a stack_record: prev's own code, if it posts or polls; 0: none */
+};
+
+#define QUOTA_BEGIN	0x1	/* the thread cannot run: its cgroup's quota is used up */
+#define QUOTA_END	0x2
+
+/* A thread of a target waits for header.cpu, and what keeps it changes. */
+struct quota_record {
+	struct record_header h;
 };
 
 /* A thread that posts or polls ran, seen at regular times. */

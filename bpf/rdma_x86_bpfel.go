@@ -175,6 +175,14 @@ type RdmaCpuState struct {
 		Pid   uint32
 		Depth uint32
 	}
+	Waiting [4]struct {
+		_         structs.HostLayout
+		Task      uint64
+		Pid       uint32
+		Tid       uint32
+		Throttled uint32
+		Pad       uint32
+	}
 }
 
 type RdmaCqEventRecord struct {
@@ -368,6 +376,11 @@ type RdmaQpRecord struct {
 	Pad         [6]uint8
 }
 
+type RdmaQuotaRecord struct {
+	_ structs.HostLayout
+	H RdmaRecordHeader
+}
+
 type RdmaRecordHeader struct {
 	_     structs.HostLayout
 	Time  uint64
@@ -399,7 +412,8 @@ const (
 	RdmaRecordKindRECORD_CQE            RdmaRecordKind = 16
 	RdmaRecordKindRECORD_SAMPLE         RdmaRecordKind = 17
 	RdmaRecordKindRECORD_CQ_EVENT       RdmaRecordKind = 18
-	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 19
+	RdmaRecordKindRECORD_QUOTA          RdmaRecordKind = 19
+	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 20
 )
 
 type RdmaSampleRecord struct {
@@ -453,7 +467,7 @@ type RdmaStackRecord struct {
 type RdmaStats struct {
 	_       structs.HostLayout
 	Counter [26]uint64
-	Dropped [19]struct {
+	Dropped [20]struct {
 		_     structs.HostLayout
 		Count uint64
 		Last  uint64
@@ -511,6 +525,9 @@ type RdmaThread struct {
 	_          structs.HostLayout
 	Calls      uint32
 	Waiting    uint32
+	Waiter     uint64
+	WaiterSlot uint32
+	Throttled  uint32
 	CqVector   uint32
 	LooksNext  uint16
 	UsesVerbs  uint16

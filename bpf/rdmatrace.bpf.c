@@ -17,6 +17,7 @@
 #include "ring.bpf.h"
 #include "cpu.bpf.h"
 #include "thread.bpf.h"
+#include "quota.bpf.h"
 #include "wait.bpf.h"
 #include "stack.bpf.h"
 #include "mlx5.bpf.h"
@@ -52,6 +53,7 @@ const struct {
 		struct cq_event_record cq_event;
 		struct arm_record arm;
 		struct switch_record sched_switch;
+		struct quota_record quota;
 		struct sample_record sample;
 		struct waking_record waking;
 		struct interrupt_record interrupt;

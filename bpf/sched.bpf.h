@@ -37,22 +37,6 @@ static __always_inline __u32 task_state(struct task_struct *task)
 	return BPF_CORE_READ(old, state);
 }
 
-/*
- * Since 6.18 a task is throttled by itself, on its way to user mode, and says
- * so; before, its group's run queue was taken off as a whole.
- */
-static __always_inline bool task_throttled(struct task_struct *task)
-{
-	struct cfs_rq *rq = NULL;
-
-	if (bpf_core_field_exists(task->throttled))
-		return BPF_CORE_READ(task, throttled);
-	if (!bpf_core_field_exists(rq->throttle_count)) /* no CONFIG_CFS_BANDWIDTH */
-		return false;
-	rq = BPF_CORE_READ(task, se.cfs_rq);
-	return BPF_CORE_READ(rq, throttle_count) > 0;
-}
-
 static __always_inline __u64 task_cgroup(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
@@ -144,7 +128,7 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		if (t)
 			stack = thread_stack(prev, t, now);
 		if (t && !state)
-			wait_begin(t, bpf_get_smp_processor_id());
+			wait_begin(t, prev, bpf_get_smp_processor_id());
 	}
 	if (is_target(next->tgid)) {
 		flags |= SWITCH_NEXT_TARGET;
@@ -154,6 +138,8 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 	}
 	if (waited || flags & (SWITCH_PREV_TARGET | SWITCH_NEXT_TARGET))
 		switch_emit(prev, next, now, flags, state, stack);
+	if (c->waiters > 0)
+		quotas_look(c, now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -234,8 +220,10 @@ static __always_inline void on_wakeup(struct task_struct *task)
 	if (bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ(task, on_cpu))
 		return;
 	t = thread_of(task);
-	if (t)
-		wait_begin(t, task_cpu(task));
+	if (!t)
+		return;
+	wait_begin(t, task, task_cpu(task));
+	quota_look(t, bpf_ktime_get_ns());
 }
 
 SEC("tp_btf/sched_wakeup")
@@ -292,7 +280,7 @@ int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 	if (!t || !t->waiting || t->waiting == (__u32)dest_cpu + 1)
 		return 0;
 	from = t->waiting - 1;
-	wait_begin(t, dest_cpu);
+	wait_begin(t, task, dest_cpu);
 	migrate_emit(task, from, dest_cpu);
 	return 0;
 }

@@ -11,20 +11,26 @@ static __always_inline void wait_end(struct thread *t)
 		return;
 	c = cpu_state_of(t->waiting - 1);
 	t->waiting = 0;
-	if (c)
-		__sync_fetch_and_add(&c->waiters, -1);
+	if (!c)
+		return;
+	__sync_fetch_and_add(&c->waiters, -1);
+	waiter_remove(c, t);
 }
 
-static __always_inline void wait_begin(struct thread *t, __u32 cpu)
+static __always_inline void wait_begin(struct thread *t, struct task_struct *task, __u32 cpu)
 {
 	struct cpu_state *c;
 
-	wait_end(t);
+	if (t->waiting)
+		wait_end(t);
+	else
+		t->throttled = 0;
 	c = cpu_state_of(cpu);
 	if (!c)
 		return;
 	t->waiting = cpu + 1;
 	__sync_fetch_and_add(&c->waiters, 1);
+	waiter_add(c, t, task);
 }
 
 /*

@@ -43,6 +43,9 @@ const (
 	// KindCQEvent: the kernel tells the completion channel of Verb.CQ that something
 	// completed. PID owns the queue; TID is the task that this ran on.
 	KindCQEvent
+	// KindQuota: TID waits for CPU, and cannot run from here on as its cgroup's quota is
+	// used up (QuotaBegin), or could again (QuotaEnd).
+	KindQuota
 	kinds
 )
 
@@ -58,7 +61,8 @@ type Event struct {
 	Kind Kind
 	CPU  uint16
 	// Flags are of the part that is set: WR* for KindWR, Completion* for
-	// KindCompletion, Arm* for KindArm, Switch* for KindSwitch, Pause* for KindPause.
+	// KindCompletion, Arm* for KindArm, Switch* for KindSwitch, Pause* for KindPause,
+	// Quota* for KindQuota.
 	Flags uint32
 
 	Verb   Verb
@@ -140,6 +144,12 @@ const ArmStepped = 1
 const (
 	PauseBegin = 1 << iota
 	PauseEnd
+)
+
+// Flags of KindQuota.
+const (
+	QuotaBegin = 1 << iota
+	QuotaEnd
 )
 
 // Flags of KindSwitch.

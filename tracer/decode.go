@@ -65,6 +65,7 @@ var kindOf = [bpf.RdmaRecordKindRECORD_KINDS]event.Kind{
 	bpf.RdmaRecordKindRECORD_CQE:            event.KindCQE,
 	bpf.RdmaRecordKindRECORD_CQ_EVENT:       event.KindCQEvent,
 	bpf.RdmaRecordKindRECORD_SWITCH:         event.KindSwitch,
+	bpf.RdmaRecordKindRECORD_QUOTA:          event.KindQuota,
 	bpf.RdmaRecordKindRECORD_SAMPLE:         event.KindSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         event.KindWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      event.KindInterrupt,
@@ -83,6 +84,7 @@ var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
 	bpf.RdmaRecordKindRECORD_CQE:            decodeCQE,
 	bpf.RdmaRecordKindRECORD_CQ_EVENT:       decodeCQEvent,
 	bpf.RdmaRecordKindRECORD_SWITCH:         decodeSwitch,
+	bpf.RdmaRecordKindRECORD_QUOTA:          func([]byte, *event.Event) bool { return true }, // its header says all
 	bpf.RdmaRecordKindRECORD_SAMPLE:         decodeSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         decodeWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      decodeInterrupt,

@@ -45,6 +45,7 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
 			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCpu: 10, PrevStack: 11}),
+		bpf.RdmaRecordKindRECORD_QUOTA: raw(bpf.RdmaQuotaRecord{H: header(bpf.RdmaRecordKindRECORD_QUOTA)}),
 		bpf.RdmaRecordKindRECORD_SAMPLE: raw(bpf.RdmaSampleRecord{H: header(bpf.RdmaRecordKindRECORD_SAMPLE), Stack: 1, Period: 2}),
 		bpf.RdmaRecordKindRECORD_WAKING: raw(bpf.RdmaWakingRecord{H: header(bpf.RdmaRecordKindRECORD_WAKING),
 			WakeeTid: 1, WakeePid: 2, Interrupt: 3, Vec: 4, InterruptBegin: 5, WakerComm: [16]uint8{'w'}}),

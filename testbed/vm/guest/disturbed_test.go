@@ -3,10 +3,7 @@ package guest
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -38,45 +35,6 @@ func (r *report) both(name string) (ns int64, who []string) {
 		}
 	}
 	return ns, who
-}
-
-// TestQuota: a client that its cgroup's quota takes off the CPU is throttled,
-// as long at most as the kernel says.
-func TestQuota(t *testing.T) {
-	dir := "/sys/fs/cgroup/quota"
-	got := disturbed(t, func(t *testing.T, client int) {
-		for _, f := range []struct{ file, value string }{
-			{"/sys/fs/cgroup/cgroup.subtree_control", "+cpu"},
-			{dir, ""},
-			{filepath.Join(dir, "cpu.max"), "20000 100000"},
-			{filepath.Join(dir, "cgroup.procs"), strconv.Itoa(client)},
-		} {
-			err := os.WriteFile(f.file, []byte(f.value), 0o644)
-			if f.value == "" {
-				err = os.Mkdir(f.file, 0o755)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-	stat, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(stat), "throttled_usec ")
-	var kernel int64
-	if _, err := fmt.Sscan(after, &kernel); err != nil || kernel == 0 {
-		t.Fatalf("nothing was throttled: %v\n%s", err, stat)
-	}
-	kernel *= 1000
-	sends := got.Causes["scheduling.throttled"].TotalNS
-	received := got.Received.Causes["scheduling.throttled"].TotalNS
-	preempted, _ := got.both("scheduling.preempted")
-	if most := max(sends, received); most > kernel || sends+received <= preempted {
-		t.Errorf("throttled: sends %d ns, receives %d ns; the kernel says %d ns; preempted %d ns", sends, received, kernel, preempted)
-	}
-	feature("cgroup quota", "throttled")
 }
 
 // TestRealtimeHog: a client that a task of higher priority takes off its CPU is

@@ -1,0 +1,132 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmatrace/rdmatrace/event"
+)
+
+// confine puts processes into a new cgroup with a limit of CPU time, "us us" of each.
+func confine(t *testing.T, dir, limit string, pids ...int) {
+	t.Helper()
+	put := func(file, value string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("/sys/fs/cgroup/cgroup.subtree_control", "+cpu")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(filepath.Join(dir, "cpu.max"), limit)
+	for _, pid := range pids {
+		put(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+	}
+}
+
+// throttledFor is for how long CPUs of a cgroup were kept from running it so far, ns.
+func throttledFor(t *testing.T, dir string) (ns int64) {
+	t.Helper()
+	stat, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(stat), "throttled_usec ")
+	if _, err := fmt.Sscan(after, &ns); err != nil {
+		t.Fatalf("%v: %s", err, stat)
+	}
+	return ns * 1000
+}
+
+// TestQuota: a client that its cgroup's quota takes off the CPU is throttled,
+// as long at most as the kernel says.
+func TestQuota(t *testing.T) {
+	const dir = "/sys/fs/cgroup/quota"
+	got := disturbed(t, func(t *testing.T, client int) { confine(t, dir, "20000 100000", client) })
+	kernel := throttledFor(t, dir)
+	if kernel == 0 {
+		t.Fatal("nothing was throttled")
+	}
+	sends := got.Causes["scheduling.throttled"].TotalNS
+	received := got.Received.Causes["scheduling.throttled"].TotalNS
+	preempted, _ := got.both("scheduling.preempted")
+	if most := max(sends, received); most > kernel || sends+received <= preempted {
+		t.Errorf("throttled: sends %d ns, receives %d ns; the kernel says %d ns; preempted %d ns", sends, received, kernel, preempted)
+	}
+	feature("cgroup quota", "throttled")
+}
+
+// TestQuotaOfOthers: a client that sleeps until its completions come hardly uses its
+// cgroup's quota up, but another task of the group does, on the same CPU. It is woken
+// while the group may not run, or that happens while it waits: throttled, for as long at
+// most as the kernel says.
+func TestQuotaOfOthers(t *testing.T) {
+	const dir = "/sys/fs/cgroup/others"
+	got := beside(t, dir, "20000 100000")
+	kernel := throttledFor(t, dir)
+	sends := got.Causes["scheduling.throttled"].TotalNS
+	received := got.Received.Causes["scheduling.throttled"].TotalNS
+	queued, _ := got.both("scheduling.runqueue")
+	preempted, _ := got.both("scheduling.preempted")
+	t.Logf("throttled: sends %d ns, receives %d ns; the kernel says %d ns; runqueue %d ns, preempted %d ns", sends, received, kernel, queued, preempted)
+	if most := max(sends, received); most > kernel {
+		t.Errorf("throttled: sends %d ns, receives %d ns; the kernel says %d ns", sends, received, kernel)
+	}
+	// Of 100 ms the group has 20 of the CPU, which it shares with that task.
+	if sends+received < queued+preempted {
+		t.Errorf("throttled %d ns; runqueue %d ns, preempted %d ns", sends+received, queued, preempted)
+	}
+	begins, ends := 0, 0
+	for i := range got.events {
+		if e := &got.events[i]; e.Kind == event.KindQuota && e.Flags == event.QuotaBegin {
+			begins++
+		} else if e.Kind == event.KindQuota {
+			ends++
+		}
+	}
+	if begins == 0 {
+		t.Errorf("no thread was seen to be throttled while it waited, %d not to be any more", ends)
+	}
+	feature("cgroup quota used up by others while it waits", "throttled")
+}
+
+// TestQuotaNotUsedUp: with a quota that is never used up, waiting for the CPU that
+// another task of the group has is what it is without.
+func TestQuotaNotUsedUp(t *testing.T) {
+	const dir = "/sys/fs/cgroup/ample"
+	got := beside(t, dir, "1000000 100000")
+	kernel := throttledFor(t, dir)
+	throttled, _ := got.both("scheduling.throttled")
+	queued, _ := got.both("scheduling.runqueue")
+	if kernel != 0 || throttled != 0 || queued == 0 {
+		t.Errorf("throttled %d ns, the kernel says %d ns; runqueue %d ns", throttled, kernel, queued)
+	}
+	feature("cgroup quota not used up", "runqueue")
+}
+
+// beside traces a client that sleeps until its completions come, on a CPU with a task of
+// its cgroup that never rests.
+func beside(t *testing.T, dir, limit string) *traced {
+	t.Helper()
+	inGuest(t)
+	busy := command("sh", "-c", "while :; do :; done")
+	return disturbedPair(t, "ibv_rc_pingpong -e -g 0 -n 50", func(t *testing.T, client int) {
+		busy.start(t)
+		var one unix.CPUSet
+		one.Set(1)
+		for _, pid := range []int{client, busy.Process.Pid} {
+			if err := unix.SchedSetaffinity(pid, &one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		confine(t, dir, limit, client, busy.Process.Pid)
+	})
+}
