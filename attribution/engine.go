@@ -205,6 +205,8 @@ func (e *Engine) sched(r *schedRecord) {
 		if r.flags&event.SwitchPrevExited != 0 {
 			e.processMayEnd(r.PrevPID, r.time)
 		}
+	case event.KindMigration:
+		e.threads.migrated(r)
 	case event.KindQuota:
 		e.threads.quota(r)
 	default:

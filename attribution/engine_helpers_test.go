@@ -188,9 +188,7 @@ func (t *tape) quota(at uint64, cpu uint16, tid, flags uint32) {
 
 // moved adds that a thread waits for another CPU from now on.
 func (t *tape) moved(at uint64, tid uint32, from, to uint16) {
-	t.add(event.Event{Time: at, PID: groupOf(tid), TID: tid, CPU: to, Kind: event.KindSwitch,
-		Flags: event.SwitchPrevTarget | event.SwitchMigrated,
-		Sched: event.Sched{PrevTID: tid, PrevPID: groupOf(tid), PrevComm: commOf(tid), Syscall: -1, FromCPU: from}})
+	t.add(event.Event{Time: at, PID: groupOf(tid), TID: tid, CPU: to, Kind: event.KindMigration, Sched: event.Sched{FromCPU: from}})
 }
 
 // wakes adds a waking by waker, in an interrupt if kind is not none.

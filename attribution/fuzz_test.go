@@ -69,6 +69,8 @@ func (r *reader) event(t uint64) event.Event {
 			CQ: tapeCQ * uint64(r.byte()%2),
 		}
 	case event.KindQuota:
+	case event.KindMigration:
+		ev.Sched.FromCPU = uint16(r.byte() % 4)
 	case event.KindSample:
 		ev.Sample = event.Sample{Stack: uint64(r.byte() % 4), Period: r.near(t)}
 	case event.KindInterrupt:

@@ -253,7 +253,7 @@ func TestLateAgainstReference(t *testing.T) {
 		var left [refThreads][refTime]uint64 // stack with which a thread left the CPU last
 		for i := range w.tape.events {
 			ev := &w.tape.events[i]
-			if ev.Kind == event.KindSwitch && ev.Flags&event.SwitchMigrated == 0 && ev.Flags&event.SwitchPrevTarget != 0 {
+			if ev.Kind == event.KindSwitch && ev.Flags&event.SwitchPrevTarget != 0 {
 				ev.Sched.PrevStack = 1 + ev.Time%4
 				for at := ev.Time; at < refTime; at++ {
 					left[ev.Sched.PrevTID-worker][at] = ev.Sched.PrevStack

@@ -174,7 +174,7 @@ func (e *Engine) lossEvent(r *rareRecord) {
 	switch of {
 	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindQP:
 		e.loseAll(r.time, r.lossEnd)
-	case event.KindSwitch, event.KindWaking, event.KindQuota, event.KindTask:
+	case event.KindSwitch, event.KindWaking, event.KindQuota, event.KindMigration, event.KindTask:
 		e.threads.lost(r.time, r.lossEnd)
 	case 0:
 		e.loseAll(r.time, r.lossEnd)
@@ -201,7 +201,7 @@ func (e *Engine) late(ev *event.Event) {
 		e.loseNotices()
 	case event.KindWR, event.KindPostEnd, event.KindCompletion:
 		e.loseOf(ev)
-	case event.KindSwitch, event.KindWaking, event.KindQuota:
+	case event.KindSwitch, event.KindWaking, event.KindQuota, event.KindMigration:
 		e.threads.lost(ev.Time, e.now)
 	case event.KindQP:
 		e.release(never)

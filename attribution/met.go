@@ -38,6 +38,7 @@ var kindNames = [event.Kinds]string{
 	event.KindCQEvent:       "completion event",
 	event.KindSwitch:        "switch",
 	event.KindWaking:        "waking",
+	event.KindMigration:     "migration",
 	event.KindQuota:         "quota",
 	event.KindInterrupt:     "interrupt",
 	event.KindQP:            "queue pair",

@@ -75,6 +75,7 @@ var roomOf = [event.Kinds]room{
 	event.KindCQEvent:       roomVerb,
 	event.KindSwitch:        roomSched,
 	event.KindWaking:        roomSched,
+	event.KindMigration:     roomSched,
 	event.KindQuota:         roomSched,
 	event.KindInterrupt:     roomInterrupt,
 	event.KindSample:        roomSample,

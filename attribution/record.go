@@ -71,14 +71,15 @@ var rank = [event.Kinds]uint8{
 	event.KindInterrupt:     6,
 	event.KindWaking:        7,
 	event.KindSwitch:        8,
-	event.KindQuota:         9,
-	event.KindSample:        10,
-	event.KindArm:           11,
-	event.KindWR:            12,
-	event.KindCQE:           13,
-	event.KindCQEvent:       14,
-	event.KindPostEnd:       15,
-	event.KindCompletion:    16,
+	event.KindMigration:     9,
+	event.KindQuota:         10,
+	event.KindSample:        11,
+	event.KindArm:           12,
+	event.KindWR:            13,
+	event.KindCQE:           14,
+	event.KindCQEvent:       15,
+	event.KindPostEnd:       16,
+	event.KindCompletion:    17,
 }
 
 // The comparisons below order all that is in a record, so that the order of

@@ -195,10 +195,6 @@ func (tl *timelines) runs(th *thread, t uint64, cpu uint16) {
 
 // switched takes a sched_switch record.
 func (tl *timelines) switched(r *schedRecord) {
-	if r.flags&event.SwitchMigrated != 0 {
-		tl.migrated(r)
-		return
-	}
 	tl.occupy(r)
 	if r.PrevTID != 0 {
 		if th := tl.member(r.PrevPID, r.PrevTID, r.flags&event.SwitchPrevTarget != 0); th != nil {
@@ -230,7 +226,7 @@ func (tl *timelines) arrives(th *thread, r *schedRecord) {
 // on, for the reason that it waited before. Of a thread that was woken that is also
 // where it was queued until then.
 func (tl *timelines) migrated(r *schedRecord) {
-	th := tl.member(r.PrevPID, r.PrevTID, r.flags&event.SwitchPrevTarget != 0)
+	th := tl.known(r.tid)
 	if th == nil || th.state() != stateRunnable {
 		return
 	}

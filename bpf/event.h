@@ -30,6 +30,7 @@ enum record_kind {
 	RECORD_SAMPLE,		/* struct sample_record */
 	RECORD_CQ_EVENT,	/* struct cq_event_record */
 	RECORD_QUOTA,		/* struct quota_record */
+	RECORD_MIGRATION,	/* struct migration_record */
 	RECORD_KINDS,
 };
 
@@ -175,7 +176,6 @@ struct arm_record {
 #define SWITCH_THROTTLED	0x8	/* prev's cfs_rq was throttled by its quota */
 #define SWITCH_PREEMPT		0x10	/* the tracepoint's preempt argument */
 #define SWITCH_INFERRED		0x20	/* next was found running, its switch was not seen: prev is unknown, the time an upper bound */
-#define SWITCH_MIGRATED		0x40	/* no switch: prev waits for header.cpu now, before for from_cpu; there is no next */
 
 /* sched_switch on header.cpu; header.tid is prev. */
 struct switch_record {
@@ -191,8 +191,6 @@ struct switch_record {
 	__u8 next_comm[16];
 	__u64 next_cgroup;	/* cgroup v2 id, 0 unknown */
 	__u64 prev_cgroup;
-	__u32 from_cpu;		/* MIGRATED */
-	__u32 pad;
 	__u64 prev_stack;	/* id of a stack_record: prev's own code, if it posts or polls; 0: none */
 };
 
@@ -202,6 +200,13 @@ struct switch_record {
 /* A thread of a target waits for header.cpu, and what keeps it changes. */
 struct quota_record {
 	struct record_header h;
+};
+
+/* A thread of a target waits for header.cpu from now on, before for from_cpu. */
+struct migration_record {
+	struct record_header h;
+	__u32 from_cpu;
+	__u32 pad;
 };
 
 /* A thread that posts or polls ran, seen at regular times. */

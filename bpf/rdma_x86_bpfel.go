@@ -281,6 +281,13 @@ type RdmaLibraryRecord struct {
 	Name  [64]uint8
 }
 
+type RdmaMigrationRecord struct {
+	_       structs.HostLayout
+	H       RdmaRecordHeader
+	FromCpu uint32
+	Pad     uint32
+}
+
 type RdmaMlx5Layout struct {
 	_           structs.HostLayout
 	CqReady     uint32
@@ -413,7 +420,8 @@ const (
 	RdmaRecordKindRECORD_SAMPLE         RdmaRecordKind = 17
 	RdmaRecordKindRECORD_CQ_EVENT       RdmaRecordKind = 18
 	RdmaRecordKindRECORD_QUOTA          RdmaRecordKind = 19
-	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 20
+	RdmaRecordKindRECORD_MIGRATION      RdmaRecordKind = 20
+	RdmaRecordKindRECORD_KINDS          RdmaRecordKind = 21
 )
 
 type RdmaSampleRecord struct {
@@ -467,7 +475,7 @@ type RdmaStackRecord struct {
 type RdmaStats struct {
 	_       structs.HostLayout
 	Counter [26]uint64
-	Dropped [20]struct {
+	Dropped [21]struct {
 		_     structs.HostLayout
 		Count uint64
 		Last  uint64
@@ -489,8 +497,6 @@ type RdmaSwitchRecord struct {
 	NextComm   [16]uint8
 	NextCgroup uint64
 	PrevCgroup uint64
-	FromCpu    uint32
-	Pad        uint32
 	PrevStack  uint64
 }
 

@@ -54,6 +54,7 @@ const struct {
 		struct arm_record arm;
 		struct switch_record sched_switch;
 		struct quota_record quota;
+		struct migration_record migration;
 		struct sample_record sample;
 		struct waking_record waking;
 		struct interrupt_record interrupt;

@@ -91,8 +91,6 @@ static __always_inline void switch_emit(struct task_struct *prev, struct task_st
 	bpf_probe_read_kernel(rec->next_comm, sizeof(rec->next_comm), next->comm);
 	rec->next_cgroup = task_cgroup(next);
 	rec->prev_cgroup = task_cgroup(prev);
-	rec->from_cpu = 0;
-	rec->pad = 0;
 	rec->prev_stack = stack;
 	out_submit(&o, rec);
 }
@@ -244,26 +242,21 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *task)
 static __always_inline void migrate_emit(struct task_struct *task, __u32 from, __u32 to)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct switch_record *rec;
+	struct migration_record *rec;
 	struct out o;
 
 	out_open(&o);
-	rec = out_reserve(&o, sizeof(*rec), RECORD_SWITCH, now);
+	rec = out_reserve(&o, sizeof(*rec), RECORD_MIGRATION, now);
 	if (!rec)
 		return;
-	__builtin_memset(rec, 0, sizeof(*rec));
 	rec->h.time = now;
 	rec->h.pid = task->tgid;
 	rec->h.tid = task->pid;
-	rec->h.kind = RECORD_SWITCH;
+	rec->h.kind = RECORD_MIGRATION;
 	rec->h.cpu = to;
-	rec->h.flags = SWITCH_PREV_TARGET | SWITCH_MIGRATED;
-	rec->prev_tid = task->pid;
-	rec->prev_pid = task->tgid;
-	rec->syscall = -1;
+	rec->h.flags = 0;
 	rec->from_cpu = from;
-	bpf_probe_read_kernel(rec->prev_comm, sizeof(rec->prev_comm), task->comm);
-	rec->prev_cgroup = task_cgroup(task);
+	rec->pad = 0;
 	out_submit(&o, rec);
 }
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,8 +74,13 @@ func part(e *event.Event, verb event.Verb, sched event.Sched, irq event.Interrup
 	switch e.Kind {
 	case event.KindWR, event.KindPostEnd, event.KindCompletion, event.KindArm, event.KindCQE, event.KindCQEvent:
 		e.Verb = verb
-	case event.KindSwitch, event.KindWaking:
+	case event.KindSwitch:
 		e.Sched = sched
+		e.Flags &^= switchMigrated // it is read as a migration
+	case event.KindWaking:
+		e.Sched = sched
+	case event.KindMigration:
+		e.Sched = event.Sched{FromCPU: sched.FromCPU}
 	case event.KindInterrupt:
 		e.IRQ = irq
 	case event.KindLoss:
@@ -368,5 +374,23 @@ func TestWriteRejects(t *testing.T) {
 	}
 	if err := w.Write(&event.Event{Kind: event.KindArm}); err == nil {
 		t.Error("written after Close")
+	}
+}
+
+// TestMigrationOnce: what a recorder wrote of a migration before that had a kind of its
+// own, as a switch without a next thread, is read as a migration, and what follows right.
+func TestMigrationOnce(t *testing.T) {
+	comm := event.Comm{'w'}
+	away := event.Event{Time: 5, PID: 8, TID: 9, CPU: 1, Kind: event.KindSwitch, Sched: event.Sched{PrevTID: 9, PrevPID: 8, NextTID: 3, Syscall: -1, PrevComm: comm}}
+	moved := event.Event{Time: 6, PID: 8, TID: 9, CPU: 2, Kind: event.KindSwitch, Flags: 1 | switchMigrated,
+		Sched: event.Sched{PrevTID: 9, PrevPID: 8, PrevComm: comm, Syscall: -1, FromCPU: 1}}
+	back := event.Event{Time: 7, TID: 4, CPU: 2, Kind: event.KindSwitch, Sched: event.Sched{PrevTID: 4, NextTID: 9, NextPID: 8, Syscall: -1, NextComm: comm}}
+	got, _, err := read(write(t, []event.Event{away, moved, back}, nil, sampleContext()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []event.Event{away, {Time: 6, PID: 8, TID: 9, CPU: 2, Kind: event.KindMigration, Sched: event.Sched{FromCPU: 1}}, back}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
 	}
 }

@@ -140,9 +140,21 @@ func (d *decoder) next(e *event.Event) (bool, error) {
 			return false, fmt.Errorf("bad event of kind %d at %d", kind, start)
 		}
 		d.prev[kind] = *e
+		migrated(e)
 		return true, nil
 	}
 	return false, nil
+}
+
+// switchMigrated was a flag of switches once, before migrations had a kind of their own.
+const switchMigrated = 1 << 6
+
+// migrated makes of a switch with that flag what it is now.
+func migrated(e *event.Event) {
+	if e.Kind != event.KindSwitch || e.Flags&switchMigrated == 0 {
+		return
+	}
+	*e = event.Event{Time: e.Time, PID: e.PID, TID: e.TID, CPU: e.CPU, Kind: event.KindMigration, Sched: event.Sched{FromCPU: e.Sched.FromCPU}}
 }
 
 // readValues reads a mask and one value for each of its bits.

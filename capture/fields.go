@@ -101,6 +101,8 @@ func (f *fields) walk(e, prev *event.Event) bool {
 		f.verb(e, prev)
 	case event.KindSwitch, event.KindWaking:
 		return f.sched(e, prev)
+	case event.KindMigration:
+		field(f, &e.Sched.FromCPU, prev.Sched.FromCPU)
 	case event.KindInterrupt:
 		return f.interrupt(e, prev)
 	case event.KindQP, event.KindCQ, event.KindDeviceContext, event.KindTask:
@@ -219,7 +221,7 @@ func (f *fields) sched(e, prev *event.Event) bool {
 	field(f, &s.IdleSince, p.IdleSince)
 	field(f, &s.PrevCgroup, p.PrevCgroup)
 	field(f, &s.PrevStack, p.PrevStack)
-	field(f, &s.FromCPU, p.FromCPU)
+	field(f, &s.FromCPU, p.FromCPU) // not any more, see migrated
 	field(f, &s.CQ, p.CQ)
 	return ok
 }

@@ -46,6 +46,8 @@ const (
 	// KindQuota: TID waits for CPU, and cannot run from here on as its cgroup's quota is
 	// used up (QuotaBegin), or could again (QuotaEnd).
 	KindQuota
+	// KindMigration: TID waits for CPU from here on, before for Sched.FromCPU.
+	KindMigration
 	kinds
 )
 
@@ -160,10 +162,9 @@ const (
 	SwitchThrottled // prev was taken off the CPU by its cgroup's quota
 	SwitchPreempt
 	SwitchInferred // next was found running, its switch was not seen: prev is unknown, Time an upper bound
-	SwitchMigrated // no switch: prev, which waits for a CPU, waits for Event.CPU from now on, before for FromCPU; there is no next
 )
 
-// Sched is the scheduler's part: KindSwitch and KindWaking.
+// Sched is the scheduler's part: KindSwitch, KindWaking and KindMigration.
 type Sched struct {
 	PrevTID, PrevPID uint32
 	NextTID, NextPID uint32 // for KindWaking: the wakee
@@ -176,7 +177,7 @@ type Sched struct {
 	NextCgroup, PrevCgroup uint64
 	// KindSwitch: id of prev's Stack in the Context, where it entered the kernel; 0: none.
 	PrevStack uint64
-	FromCPU   uint16 // KindSwitch with SwitchMigrated
+	FromCPU   uint16 // KindMigration, of which it is all
 	// KindWaking: the interrupt the waker ran in, its line, softirq or vector, and its entry.
 	Interrupt      InterruptKind
 	Vec            uint32

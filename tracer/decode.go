@@ -66,6 +66,7 @@ var kindOf = [bpf.RdmaRecordKindRECORD_KINDS]event.Kind{
 	bpf.RdmaRecordKindRECORD_CQ_EVENT:       event.KindCQEvent,
 	bpf.RdmaRecordKindRECORD_SWITCH:         event.KindSwitch,
 	bpf.RdmaRecordKindRECORD_QUOTA:          event.KindQuota,
+	bpf.RdmaRecordKindRECORD_MIGRATION:      event.KindMigration,
 	bpf.RdmaRecordKindRECORD_SAMPLE:         event.KindSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         event.KindWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      event.KindInterrupt,
@@ -85,6 +86,7 @@ var decoders = [bpf.RdmaRecordKindRECORD_KINDS]func([]byte, *event.Event) bool{
 	bpf.RdmaRecordKindRECORD_CQ_EVENT:       decodeCQEvent,
 	bpf.RdmaRecordKindRECORD_SWITCH:         decodeSwitch,
 	bpf.RdmaRecordKindRECORD_QUOTA:          func([]byte, *event.Event) bool { return true }, // its header says all
+	bpf.RdmaRecordKindRECORD_MIGRATION:      decodeMigration,
 	bpf.RdmaRecordKindRECORD_SAMPLE:         decodeSample,
 	bpf.RdmaRecordKindRECORD_WAKING:         decodeWaking,
 	bpf.RdmaRecordKindRECORD_INTERRUPT:      decodeInterrupt,
@@ -186,8 +188,17 @@ func decodeSwitch(raw []byte, e *event.Event) bool {
 	e.Sched = event.Sched{
 		PrevTID: r.PrevTid, PrevPID: r.PrevPid, NextTID: r.NextTid, NextPID: r.NextPid, PrevState: r.PrevState,
 		Syscall: r.Syscall, SyscallArg: r.SyscallArg, PrevComm: r.PrevComm, NextComm: r.NextComm,
-		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup, FromCPU: uint16(r.FromCpu), PrevStack: r.PrevStack,
+		NextCgroup: r.NextCgroup, PrevCgroup: r.PrevCgroup, PrevStack: r.PrevStack,
 	}
+	return true
+}
+
+func decodeMigration(raw []byte, e *event.Event) bool {
+	var r bpf.RdmaMigrationRecord
+	if !load(raw, &r) {
+		return false
+	}
+	e.Sched.FromCPU = uint16(r.FromCpu)
 	return true
 }
 

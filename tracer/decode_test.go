@@ -44,9 +44,10 @@ func samples() map[bpf.RdmaRecordKind][]byte {
 		bpf.RdmaRecordKindRECORD_CQ_EVENT: raw(bpf.RdmaCqEventRecord{H: header(bpf.RdmaRecordKindRECORD_CQ_EVENT), Cq: 1}),
 		bpf.RdmaRecordKindRECORD_SWITCH: raw(bpf.RdmaSwitchRecord{H: header(bpf.RdmaRecordKindRECORD_SWITCH),
 			PrevTid: 1, PrevPid: 2, NextTid: 3, NextPid: 4, PrevState: 5, Syscall: -1, SyscallArg: 7,
-			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCpu: 10, PrevStack: 11}),
-		bpf.RdmaRecordKindRECORD_QUOTA: raw(bpf.RdmaQuotaRecord{H: header(bpf.RdmaRecordKindRECORD_QUOTA)}),
-		bpf.RdmaRecordKindRECORD_SAMPLE: raw(bpf.RdmaSampleRecord{H: header(bpf.RdmaRecordKindRECORD_SAMPLE), Stack: 1, Period: 2}),
+			PrevComm: [16]uint8{'a'}, NextComm: [16]uint8{'b'}, NextCgroup: 8, PrevCgroup: 9, PrevStack: 11}),
+		bpf.RdmaRecordKindRECORD_QUOTA:     raw(bpf.RdmaQuotaRecord{H: header(bpf.RdmaRecordKindRECORD_QUOTA)}),
+		bpf.RdmaRecordKindRECORD_MIGRATION: raw(bpf.RdmaMigrationRecord{H: header(bpf.RdmaRecordKindRECORD_MIGRATION), FromCpu: 10}),
+		bpf.RdmaRecordKindRECORD_SAMPLE:    raw(bpf.RdmaSampleRecord{H: header(bpf.RdmaRecordKindRECORD_SAMPLE), Stack: 1, Period: 2}),
 		bpf.RdmaRecordKindRECORD_WAKING: raw(bpf.RdmaWakingRecord{H: header(bpf.RdmaRecordKindRECORD_WAKING),
 			WakeeTid: 1, WakeePid: 2, Interrupt: 3, Vec: 4, InterruptBegin: 5, WakerComm: [16]uint8{'w'}}),
 		bpf.RdmaRecordKindRECORD_INTERRUPT: raw(bpf.RdmaInterruptRecord{H: header(bpf.RdmaRecordKindRECORD_INTERRUPT),
@@ -108,9 +109,15 @@ func TestDecodeSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := event.Sched{PrevTID: 1, PrevPID: 2, NextTID: 3, NextPID: 4, PrevState: 5, Syscall: -1, SyscallArg: 7, PrevComm: event.Comm{'a'},
-		NextComm: event.Comm{'b'}, NextCgroup: 8, PrevCgroup: 9, FromCPU: 10, PrevStack: 11}
+		NextComm: event.Comm{'b'}, NextCgroup: 8, PrevCgroup: 9, PrevStack: 11}
 	if e.Sched != want {
 		t.Errorf("%+v", e.Sched)
+	}
+	if err := decode(samples()[bpf.RdmaRecordKindRECORD_MIGRATION], &e); err != nil {
+		t.Fatal(err)
+	}
+	if e.Kind != event.KindMigration || e.TID != 9 || e.CPU != 3 || e.Sched != (event.Sched{FromCPU: 10}) {
+		t.Errorf("%+v", e)
 	}
 	if err := decode(samples()[bpf.RdmaRecordKindRECORD_SAMPLE], &e); err != nil {
 		t.Fatal(err)

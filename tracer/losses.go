@@ -111,6 +111,7 @@ var kindNames = [bpf.RdmaRecordKindRECORD_KINDS]string{
 	bpf.RdmaRecordKindRECORD_CQE:            "completion entry",
 	bpf.RdmaRecordKindRECORD_CQ_EVENT:       "completion event",
 	bpf.RdmaRecordKindRECORD_SWITCH:         "switch",
+	bpf.RdmaRecordKindRECORD_MIGRATION:      "migration",
 	bpf.RdmaRecordKindRECORD_QUOTA:          "quota",
 	bpf.RdmaRecordKindRECORD_WAKING:         "waking",
 	bpf.RdmaRecordKindRECORD_SAMPLE:         "sample",

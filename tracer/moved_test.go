@@ -30,7 +30,7 @@ func TestMoved(t *testing.T) {
 	rec := recordBusy(t, []string{"taskset", "-c", strconv.Itoa(cpus[0]), path, "spin", "1000000"}, func(e *event.Event, pid int) bool {
 		seen.events = append(seen.events, *e)
 		// It has come to its CPU since it was moved, and competes for it.
-		if !switches(e) || e.Time <= last || e.Sched.NextTID != uint32(pid) || cstring(e.Sched.NextComm[:]) != "busy" {
+		if e.Kind != event.KindSwitch || e.Time <= last || e.Sched.NextTID != uint32(pid) || cstring(e.Sched.NextComm[:]) != "busy" {
 			return false
 		}
 		moves++
@@ -88,16 +88,16 @@ func (r *recording) cutWaits(names map[uint16]string) (cut []cutWait) {
 	for i := range events {
 		e := &events[i]
 		s := &e.Sched
-		if e.Kind != event.KindSwitch {
-			continue
-		}
-		if !switches(e) {
+		if e.Kind == event.KindMigration {
 			if w != nil && w.moved {
 				over()
 			}
 			if w != nil {
 				w.to, w.moved, w.astray = e.CPU, true, s.FromCPU != w.from
 			}
+			continue
+		}
+		if e.Kind != event.KindSwitch {
 			continue
 		}
 		if w != nil && (cstring(s.PrevComm[:]) == names[e.CPU] || cstring(s.NextComm[:]) == names[e.CPU]) {

@@ -61,16 +61,11 @@ func someCPUs(t *testing.T, n int) (cpus []int) {
 	return cpus
 }
 
-// switches says that a CPU went from one task to another.
-func switches(e *event.Event) bool {
-	return e.Kind == event.KindSwitch && e.Flags&event.SwitchMigrated == 0
-}
-
 // switchedOut are the switches away from a thread.
 func (r *recording) switchedOut(tid int) []event.Event {
 	var out []event.Event
 	for _, e := range r.events {
-		if switches(&e) && e.Sched.PrevTID == uint32(tid) {
+		if e.Kind == event.KindSwitch && e.Sched.PrevTID == uint32(tid) {
 			out = append(out, e)
 		}
 	}
@@ -96,7 +91,7 @@ func TestLeavingTheCPU(t *testing.T) {
 			hog(t, cpu, name)
 			all, matching, toHog := 0, 0, 0
 			rec := recordBusy(t, []string{"taskset", "-c", strconv.Itoa(cpu), path, c.mode, "1000000"}, func(e *event.Event, pid int) bool {
-				if !switches(e) || e.Sched.PrevTID != uint32(pid) || cstring(e.Sched.PrevComm[:]) != "busy" {
+				if e.Kind != event.KindSwitch || e.Sched.PrevTID != uint32(pid) || cstring(e.Sched.PrevComm[:]) != "busy" {
 					return false
 				}
 				all++
@@ -177,16 +172,14 @@ func (r *recording) sane(t *testing.T) (chained int) {
 			if s := &e.Sched; s.Interrupt != 0 && (s.IdleSince > s.InterruptBegin || s.ChainBegin > s.InterruptBegin) {
 				t.Errorf("an interrupt of %d, the chain begins at %d, its CPU idles from %d on", s.InterruptBegin, s.ChainBegin, s.IdleSince)
 			}
-		case event.KindSwitch:
-			if !switches(e) {
-				if s := waits[e.Sched.PrevTID]; s != nil {
-					moved := *s
-					moved.CPU = e.CPU
-					waits[e.Sched.PrevTID] = &moved
-				}
-				delete(lastOn, e.CPU) // its switches are recorded from now on
-				continue
+		case event.KindMigration:
+			if s := waits[e.TID]; s != nil {
+				moved := *s
+				moved.CPU = e.CPU
+				waits[e.TID] = &moved
 			}
+			delete(lastOn, e.CPU) // its switches are recorded from now on
+		case event.KindSwitch:
 			if s := waitingOn(waits, e.CPU); s != nil {
 				if before, ok := lastOn[e.CPU]; ok && before.Sched.NextTID != e.Sched.PrevTID && !hidden[before.Sched.NextTID] {
 					t.Errorf("CPU %d while thread %d waits: %d (%s) ran from %d, but %d (%s) is switched out at %d",
@@ -210,12 +203,12 @@ func (r *recording) sane(t *testing.T) (chained int) {
 func (r *recording) hidden() map[uint32]bool {
 	out := map[uint32]bool{}
 	for _, e := range r.events {
-		if switches(&e) {
+		if e.Kind == event.KindSwitch {
 			out[e.Sched.NextTID] = true
 		}
 	}
 	for _, e := range r.events {
-		if switches(&e) {
+		if e.Kind == event.KindSwitch {
 			delete(out, e.Sched.PrevTID)
 		}
 	}
