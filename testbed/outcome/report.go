@@ -139,6 +139,7 @@ type (
 	}
 	Probe struct {
 		Name, Kind, Library, Offset, Source, Error string
+		Misses                                     uint64
 	}
 )
 
