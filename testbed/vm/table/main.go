@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -134,7 +135,8 @@ func (t *table) set(kernel string, rows []row) {
 	})
 }
 
-// compareKernels puts names such as 6.1, 6.12-rt in the order of their numbers.
+// compareKernels puts names such as 6.1, 6.12-rt in the order of their numbers, and words
+// behind them.
 func compareKernels(a, b string) int {
 	na, nb := numbers(a), numbers(b)
 	return cmp.Or(cmp.Compare(na[0], nb[0]), cmp.Compare(na[1], nb[1]), cmp.Compare(a, b))
@@ -142,6 +144,9 @@ func compareKernels(a, b string) int {
 
 func numbers(name string) (n [2]int) {
 	name, _, _ = strings.Cut(name, "-")
+	if name != "" && (name[0] < '0' || name[0] > '9') {
+		return [2]int{math.MaxInt}
+	}
 	for i, part := range strings.SplitN(name, ".", 2) {
 		n[i], _ = strconv.Atoi(part)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,6 +44,15 @@ func TestMerge(t *testing.T) {
 		"| test TestA |  | passed |  |\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestOrder: kernels stand in the order of their numbers.
+func TestOrder(t *testing.T) {
+	names := []string{"newest", "6.12-rt", "6.1", "5.10", "6.12", "6.1-rt"}
+	slices.SortFunc(names, compareKernels)
+	if want := []string{"5.10", "6.1", "6.1-rt", "6.12", "6.12-rt", "newest"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
 	}
 }
 
