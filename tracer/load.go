@@ -55,6 +55,9 @@ func loadKernel(cfg *Config) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tooOld() {
+		return nil, errTooOld
+	}
 	if ringsSleep(types) {
 		return nil, errRingsSleep
 	}
