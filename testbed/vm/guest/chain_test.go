@@ -23,13 +23,10 @@ func chain(t *testing.T, got *traced) {
 		t.Error("no scheduling time")
 	}
 	who := got.culprits("")
-	line := slices.IndexFunc(who, regexp.MustCompile(`^virtio\d+-input\.0 \(irq \d+\)$`).MatchString)
-	if line < 0 {
-		t.Errorf("no virtio vector is named: %q", who)
-		return
-	}
-	if !slices.ContainsFunc(who, netRX(t).MatchString) {
-		t.Errorf("NET_RX is not named: %q", who)
+	for _, name := range []string{`virtio\d+-input\.0 \(irq \d+\)`, "NET_RX softirq"} {
+		if !slices.ContainsFunc(who, named(t, name).MatchString) {
+			t.Errorf("%s is not named: %q", name, who)
+		}
 	}
 	waker := got.waker(t)
 	// All of the way from the line to the thread.
@@ -45,18 +42,19 @@ func chain(t *testing.T, got *traced) {
 	feature("interrupt chain", "%s", general(in[chain]))
 }
 
-// netRX is how NET_RX is named in any case: as what ran on top of a target's
-// thread; but with PREEMPT_RT it runs in threads, and is only what led to a wakeup.
-func netRX(t *testing.T) *regexp.Regexp {
+// named is how an interrupt is named in any case: as what ran on top of a target's
+// thread; but with PREEMPT_RT the most of it runs in threads, and may be only what led to
+// a wakeup.
+func named(t *testing.T, name string) *regexp.Regexp {
 	t.Helper()
 	version, err := os.ReadFile("/proc/version") // ends with "#1 SMP PREEMPT_RT ..."
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(version), " PREEMPT_RT ") {
-		return regexp.MustCompile(`(^|> )NET_RX softirq`)
+		return regexp.MustCompile(`(^|> )` + name)
 	}
-	return regexp.MustCompile(`^NET_RX softirq$`)
+	return regexp.MustCompile(`^` + name + `$`)
 }
 
 // onTopOnly checks a trace of a program that polls: no interrupt brings its
