@@ -23,6 +23,20 @@ var missingPairings = []pairing{
 		want: "2@1020", send: "70003 1 0 0 70002 0",
 	},
 	{
+		name: "so it is where the return of the earlier one was dropped as well",
+		tape: func(t *tape) {
+			t.made()
+			t.post(worker, 10, 11, wr{id: 7, wqe: 5})
+			t.events = t.events[:len(t.events)-1] // its return
+			t.loss(13, 900, event.KindWR, 70000)
+			t.loss(13, 900, event.KindPostEnd, 70001)
+			t.loss(13, 900, event.KindCompletion, 70000)
+			t.post(worker, 1000, 1001, wr{id: 7, wqe: 5})
+			t.reap(worker, 1019, 1020, event.Verb{WRID: 7, WQE: 5}, event.CompletionWQEValid)
+		},
+		want: "1@1020", send: "70002 1 0 0 70001 0",
+	},
+	{
 		name: "a dropped post of a list is lost once",
 		tape: func(t *tape) {
 			t.made()

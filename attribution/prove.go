@@ -52,7 +52,11 @@ func (e *Engine) forget(qp *queuePair, q *workQueue, p *pending) {
 func (e *Engine) dropOverrun(qp *queuePair, q *workQueue, p *pending, t uint64) {
 	for q.len() > 0 && !q.receive && p.is&isWQEValid != 0 {
 		old := q.at(0)
-		if old.is&(isBeforeLoss|isWQEValid|isTaken) != isBeforeLoss|isWQEValid || old.postEnd == 0 || old.postEnd > p.postBegin || int16(p.wqe-old.wqe) > 0 {
+		posted := old.postEnd
+		if old.is&isEndMissing != 0 {
+			posted = old.postBegin // its return was lost as well
+		}
+		if old.is&(isBeforeLoss|isWQEValid|isTaken) != isBeforeLoss|isWQEValid || posted == 0 || posted > p.postBegin || int16(p.wqe-old.wqe) > 0 {
 			return
 		}
 		e.forget(qp, q, old)
