@@ -48,8 +48,12 @@ func (m *lossMeter) report(now uint64, sink func(*event.Event) error) error {
 			if lost.Last != 0 {
 				begin = min(begin, lost.Last)
 			}
+			end := max(lost.Last, m.until)
+			if n := lost.Count - m.seen[cpu][kind]; n > 1 && lost.Last < m.until {
+				end = now // Last is the one that was told last: others may be later
+			}
 			e := event.Event{
-				Time: max(lost.Last, m.until), CPU: uint16(cpu), Kind: event.KindLoss,
+				Time: end, CPU: uint16(cpu), Kind: event.KindLoss,
 				Loss: event.Loss{Begin: begin, Count: lost.Count - m.seen[cpu][kind], Of: kindOf[kind]},
 			}
 			m.seen[cpu][kind] = lost.Count

@@ -50,4 +50,10 @@ func TestLossesAreOfEvents(t *testing.T) {
 	if diff := cmp.Diff(want, report(400)); diff != "" {
 		t.Error(diff)
 	}
+	// The same, after another was dropped.
+	drop(1, bpf.RdmaRecordKindRECORD_WR, 2, 350)
+	want = []event.Event{{Time: 500, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 350, Count: 2, Of: event.KindWR}}}
+	if diff := cmp.Diff(want, report(500)); diff != "" {
+		t.Error(diff)
+	}
 }
