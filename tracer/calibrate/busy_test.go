@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,10 @@ func TestRunAmongWakers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := wakers(t)
+	stop, err := wakers(realtime)
+	if err != nil {
+		testenv.Missing(t, "needs threads with SCHED_FIFO: %v", err)
+	}
 	busy, err := Run(context.Background())
 	stop()
 	if err != nil {
@@ -44,32 +48,42 @@ func TestRunAmongWakers(t *testing.T) {
 	}
 }
 
+// TestWakersRefused: where threads may not run ahead of others, all of them end, and it
+// is said why.
+func TestWakersRefused(t *testing.T) {
+	if _, err := wakers(func() error { return unix.EPERM }); !errors.Is(err, unix.EPERM) {
+		t.Error(err)
+	}
+}
+
+// realtime has the thread run ahead of all that have no priority.
+func realtime() error {
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+}
+
 // wakers start a thread on each CPU that sleeps a little and then runs a little, ahead
 // of all others.
-func wakers(t *testing.T) (stop func()) {
-	t.Helper()
+func wakers(ahead func() error) (stop func(), err error) {
 	var may unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var ended atomic.Bool
 	var threads sync.WaitGroup
-	ready := make(chan error)
-	n := 0
+	began := make(chan error, may.Count()) // so that none waits when the first one was refused
 	for cpu := range len(may) * 64 {
 		if !may.IsSet(cpu) {
 			continue
 		}
-		n++
 		threads.Go(func() {
 			runtime.LockOSThread() // for good: the thread ends with its priority
 			var here unix.CPUSet
 			here.Set(cpu)
 			err := unix.SchedSetaffinity(0, &here)
 			if err == nil {
-				err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+				err = ahead()
 			}
-			ready <- err
+			began <- err
 			for err == nil && !ended.Load() {
 				unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
 				for end := time.Now().Add(20 * time.Microsecond); time.Now().Before(end); {
@@ -78,11 +92,11 @@ func wakers(t *testing.T) (stop func()) {
 		})
 	}
 	stop = func() { ended.Store(true); threads.Wait() }
-	for range n {
-		if err := <-ready; err != nil {
+	for range may.Count() {
+		if err := <-began; err != nil {
 			stop()
-			t.Fatal(err)
+			return nil, err
 		}
 	}
-	return stop
+	return stop, nil
 }
