@@ -42,7 +42,7 @@ func (w *walker) charge(th *thread, begin, end uint64) {
 		seq = th.traps.first
 	default:
 		if at = *th.traps.at(seq); at.begin < begin {
-			at.cost -= min(at.cost, w.tl.ranFor(th, at.begin, begin))
+			at.cost -= min(at.cost, w.ranBefore(th, at.begin, begin))
 		}
 		seq++
 	}
@@ -71,16 +71,20 @@ func (w *walker) charge(th *thread, begin, end uint64) {
 	}
 }
 
-// ranFor is how long a thread ran in [begin, end], what was on top of it included; all
+// ranBefore is how long a thread ran in [begin, end], without what was on top of it; all
 // of it, if that is long.
-func (tl *timelines) ranFor(th *thread, begin, end uint64) (ns uint64) {
+func (w *walker) ranBefore(th *thread, begin, end uint64) (ns uint64) {
 	if end-begin >= armTrapStale {
 		return end - begin
 	}
-	tl.walk(th.tid, begin, end, func(state threadState, begin, end uint64, _ int32) {
-		if state == stateRunning {
-			ns += end - begin
+	out := w.segments
+	w.segments = w.before[:0]
+	w.doings(th, begin, end)
+	w.before, w.segments = w.segments, out
+	for i := range w.before {
+		if s := &w.before[i]; s.tid == th.tid && s.cause == LatePoll {
+			ns += s.end - s.begin
 		}
-	})
+	}
 	return ns
 }

@@ -410,6 +410,16 @@ var cuts = []struct {
 		want: "submit 10-12, unsplit 12-20, probe 20-30, late-poll 30-35, probe 35-50, reap 50-60",
 	},
 	{
+		name:      "what interrupts a trap before done is no part of it",
+		postBegin: 10, postEnd: 12, done: 24, reap: 60, pollBegin: 50,
+		stepped: 16000, trap: 1000,
+		tape: func(t *tape) {
+			t.armTrap(worker, 14, event.ArmStepped)
+			t.interrupt(16, 22, worker, event.InterruptDevice, 27)
+		},
+		want: "submit 10-12, unsplit 12-24, probe 24-36, late-poll 36-50, reap 50-60",
+	},
+	{
 		name:      "a trap that is over, or of another thread, or that cost nothing known, leaves nothing",
 		postBegin: 10, postEnd: 12, done: 40, reap: 60, pollBegin: 50,
 		stepped: 16000,

@@ -33,9 +33,8 @@ func (e *Engine) posted(r *verbRecord) {
 	if qp != nil {
 		e.letGo(qp, r.tid, beginOf(r))
 	}
-	next := e.newPending(r, q)
-	e.dropOverrun(qp, q, &next, r.time)
-	p := q.push(next)
+	e.dropOverrun(qp, q, r)
+	p := q.push(e.newPending(r, q))
 	q.indexed = q.indexed || p.is&isWQEValid != 0
 	q.fillWQEs()
 	q.next++

@@ -1,5 +1,7 @@
 package attribution
 
+import "github.com/rdmatrace/rdmatrace/event"
+
 // unprove says that a queue pair's queues hold an unknown number of WRs.
 func (e *Engine) unprove(qp *queuePair, t uint64) {
 	qp.sendQueue.unprove(t, e.lossEnd, qp.room())
@@ -46,22 +48,22 @@ func (e *Engine) forget(qp *queuePair, q *workQueue, p *pending) {
 	e.leave(qp, q, p, how)
 }
 
-// dropOverrun forgets WRs from before a loss that cannot be in flight as p is posted:
+// dropOverrun forgets WRs from before a loss that cannot be in flight as r is posted:
 // the queue, of 32,768 blocks at most, has come to their place again or is half the
 // range of indices further. What lies between was posted while records were lost.
-func (e *Engine) dropOverrun(qp *queuePair, q *workQueue, p *pending, t uint64) {
-	for q.len() > 0 && !q.receive && p.is&isWQEValid != 0 {
+func (e *Engine) dropOverrun(qp *queuePair, q *workQueue, r *verbRecord) {
+	for q.len() > 0 && !q.receive && r.flags&event.WRWQEValid != 0 {
 		old := q.at(0)
 		posted := old.postEnd
 		if old.is&isEndMissing != 0 {
 			posted = old.postBegin // its return was lost as well
 		}
-		if old.is&(isBeforeLoss|isWQEValid|isTaken) != isBeforeLoss|isWQEValid || posted == 0 || posted > p.postBegin || int16(p.wqe-old.wqe) > 0 {
+		if old.is&(isBeforeLoss|isWQEValid|isTaken) != isBeforeLoss|isWQEValid || posted == 0 || posted > beginOf(r) || int16(r.WQE-old.wqe) > 0 {
 			return
 		}
 		e.forget(qp, q, old)
 		q.drop(1)
-		e.noteLeft(qp, q, t)
+		e.noteLeft(qp, q, r.time)
 	}
 }
 

@@ -21,6 +21,7 @@ type walker struct {
 	segments []segment
 	base     []segment // scratch, as are those below
 	plain    []segment
+	before   []segment
 	tops     []onTop
 	flat     []onTop
 	open     []onTop
