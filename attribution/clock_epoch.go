@@ -30,10 +30,11 @@ func (e *epoch) bind(low, high clockBound, rate uint64) {
 	if low.ahead(e.low, rate) > 0 {
 		low, e.low = e.low, low
 	}
-	e.bindSecond(low, rate)
+	e.bindSecond(low, 1, rate)
 }
 
-func (e *epoch) bindSecond(low clockBound, rate uint64) {
+// bindSecond takes a lower bound for which so many stand that bind about as much.
+func (e *epoch) bindSecond(low clockBound, near int, rate uint64) {
 	ahead := int64(maxTime)
 	if e.near > 0 {
 		ahead = low.ahead(e.second, rate)
@@ -42,9 +43,9 @@ func (e *epoch) bindSecond(low clockBound, rate uint64) {
 	case ahead <= -nearNS:
 		return
 	case ahead > nearNS:
-		e.near = 1
+		e.near = near
 	default:
-		e.near++
+		e.near += near
 	}
 	if ahead > 0 {
 		e.second = low
@@ -92,13 +93,10 @@ func (d *deviceClock) makeRoom() {
 // merge takes a later epoch into this one. What the two said of the rate stays
 // true, as bounds do.
 func (e *epoch) merge(later *epoch, rate uint64) {
-	near := e.near + later.near
 	e.bind(later.low, later.high, rate)
 	if later.near > 0 {
-		e.bindSecond(later.second, rate)
+		e.bindSecond(later.second, later.near, rate)
 	}
-	e.near = near
-	e.dense = e.isDense(rate)
 	e.end = later.end
 	e.rateLow = max(e.rateLow, later.rateLow)
 	e.rateHigh = min(e.rateHigh, later.rateHigh)

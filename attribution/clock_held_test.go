@@ -81,3 +81,32 @@ func TestClockOfEntriesHeldByLittle(t *testing.T) {
 		}
 	}
 }
+
+// TestNearOfMergedEpochs: bounds of two epochs stand for each other only where they bind
+// about as much.
+func TestNearOfMergedEpochs(t *testing.T) {
+	const rate = 1 << rateShift // a unit is 1 ns
+	of := func(t uint64) (e epoch) {
+		e.low, e.high = clockBound{0, t}, clockBound{0, t + 5000}
+		for range 10 {
+			e.bindSecond(clockBound{0, t - 100}, 1, rate)
+		}
+		return e
+	}
+	for _, c := range []struct {
+		later uint64
+		near  int
+		dense bool
+	}{
+		{10_000, 21, true}, // and the one's low is the other's near
+		{10_300, 21, true},
+		{11_300, 10, false},
+		{8_700, 10, false},
+	} {
+		e, later := of(10_000), of(c.later)
+		e.merge(&later, rate)
+		if e.near != c.near || e.dense != c.dense {
+			t.Errorf("with a later one at %d: %d near, dense %t; want %d, %t", c.later, e.near, e.dense, c.near, c.dense)
+		}
+	}
+}
