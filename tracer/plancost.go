@@ -13,11 +13,25 @@ import (
 // PlannedCost is what one step of a work request is expected to cost in a library.
 type PlannedCost struct {
 	Library string
+	Kind    StepKind
 	Step    string // "a call of post_send"
 	First   PlannedTraps
 	Then    PlannedTraps // what becomes of it; zero: it stays
 	When    string       // it does, and of what Then is
 }
+
+// StepKind tells the steps apart that each work request takes from the others.
+type StepKind uint8
+
+// What a step is.
+const (
+	StepOther StepKind = iota
+	StepPostSend
+	StepBuilders // from wr_start to wr_complete
+	StepPoll
+)
+
+var stepKinds = map[locate.Verb]StepKind{locate.PostSend: StepPostSend, locate.PollCQ: StepPoll}
 
 // PlannedTraps and what they take together, without the programs that run at them.
 type PlannedTraps struct {
@@ -31,7 +45,7 @@ func planCosts(lib *locate.Library, fns locate.Functions, probes []PlannedProbe,
 	bracket := bracketCost{}
 	for _, fn := range inPlay(fns) {
 		at := trapsAt(probes, fn)
-		c := PlannedCost{Library: name, First: at}
+		c := PlannedCost{Library: name, Kind: stepKinds[fn.Verb], First: at}
 		switch verb := fn.Verb; {
 		case verb == locate.PostSend || verb == locate.PostRecv || verb == locate.PostSRQRecv:
 			c.Step = "a call of " + verb.String() + ", whatever it posts"
@@ -58,7 +72,7 @@ func planCosts(lib *locate.Library, fns locate.Functions, probes []PlannedProbe,
 	if bracket[bpf.RdmaProgBuildStart].Traps == 0 {
 		return out
 	}
-	c := PlannedCost{Library: name, Step: "a work request by builders, from wr_start to wr_complete", First: bracket.sum(bpf.RdmaProgBuildStart,
+	c := PlannedCost{Library: name, Kind: StepBuilders, Step: "a work request by builders, from wr_start to wr_complete", First: bracket.sum(bpf.RdmaProgBuildStart,
 		bpf.RdmaProgBuildWr, bpf.RdmaProgBuildData, bpf.RdmaProgBuildCompleteEnter)}
 	if lib.Role&locate.RoleMLX5 != 0 {
 		c.Then = bracket.sum(bpf.RdmaProgBuildStart, bpf.RdmaProgBuildCompleteEnter)

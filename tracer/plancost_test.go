@@ -34,12 +34,12 @@ func TestPlanCosts(t *testing.T) {
 	for _, c := range planCosts(lib, fns, probes, calibrate.Result{}, false, false) {
 		costs[c.Step] = c
 	}
-	for step, want := range map[string]PlannedTraps{
-		"a call of post_send, whatever it posts":                   {2, 1000},
-		"a call of poll_cq, also one that finds nothing":           {2, 1000},
-		"a work request by builders, from wr_start to wr_complete": {5, 2800},
+	for step, want := range map[string]PlannedCost{
+		"a call of post_send, whatever it posts":                   {Kind: StepPostSend, First: PlannedTraps{2, 1000}},
+		"a call of poll_cq, also one that finds nothing":           {Kind: StepPoll, First: PlannedTraps{2, 1000}},
+		"a work request by builders, from wr_start to wr_complete": {Kind: StepBuilders, First: PlannedTraps{5, 2800}},
 	} {
-		if c := costs[step]; c.First != want || c.When != "" {
+		if c := costs[step]; c.Kind != want.Kind || c.First != want.First || c.When != "" {
 			t.Errorf("%s: %+v, want %+v for good", step, c, want)
 		}
 	}

@@ -75,6 +75,12 @@ const planWords = "Each probe is a breakpoint; a hit of it is a trap into the ke
 	"or has to single-step it, which is dearer. Behind that stands how the function was found: in the library's file " +
 	"(exported, a table of its operations, code that fills in a queue pair), or as an object of the live process points to it."
 
+// waysOfPosting by the step that posts.
+var waysOfPosting = map[tracer.StepKind]string{
+	tracer.StepPostSend: "ibv_post_send",
+	tracer.StepBuilders: "builders (ibv_wr_*)",
+}
+
 // inAll is what a work request that is posted alone costs with its completion, once
 // all is learned that can be, for each way of posting.
 func inAll(costs []tracer.PlannedCost) (out []string) {
@@ -85,19 +91,12 @@ func inAll(costs []tracer.PlannedCost) (out []string) {
 		return c.First
 	}
 	for _, poll := range costs {
-		if !strings.HasPrefix(poll.Step, "a call of poll_cq") {
+		if poll.Kind != tracer.StepPoll {
 			continue
 		}
 		for _, post := range costs {
-			way := ""
-			switch {
-			case post.Library != poll.Library:
-			case strings.HasPrefix(post.Step, "a call of post_send"):
-				way = "ibv_post_send"
-			case strings.HasPrefix(post.Step, "a work request by builders"):
-				way = "builders (ibv_wr_*)"
-			}
-			if way == "" {
+			way := waysOfPosting[post.Kind]
+			if way == "" || post.Library != poll.Library {
 				continue
 			}
 			a, c := last(post), last(poll)

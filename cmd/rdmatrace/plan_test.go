@@ -16,10 +16,10 @@ func TestPlanText(t *testing.T) {
 			{Verb: "poll_cq", Library: "/usr/lib/libmlx5.so.1", Offset: 0x1e880, Place: "push %rbp, which the kernel emulates", Found: strings.Repeat("found in a table ", 9), CostNS: 524},
 			{Verb: "poll_cq", Return: true, Library: "/usr/lib/libmlx5.so.1", Offset: 0x1e880, Found: "found"},
 		},
-		Costs: []tracer.PlannedCost{{Library: "libmlx5.so.1", Step: "a call of poll_cq, also one that finds nothing", First: tracer.PlannedTraps{Traps: 2, NS: 1050},
+		Costs: []tracer.PlannedCost{{Library: "libmlx5.so.1", Kind: tracer.StepPoll, Step: "a call of poll_cq, also one that finds nothing", First: tracer.PlannedTraps{Traps: 2, NS: 1050},
 			Then: tracer.PlannedTraps{Traps: 1, NS: 524}, When: "once learned, for each completion"},
-			{Library: "libmlx5.so.1", Step: "a call of post_send, whatever it posts", First: tracer.PlannedTraps{Traps: 2, NS: 1050}},
-			{Library: "libmlx5.so.1", Step: "a work request by builders, from wr_start to wr_complete", First: tracer.PlannedTraps{Traps: 5, NS: 2600},
+			{Library: "libmlx5.so.1", Kind: tracer.StepPostSend, Step: "a call of post_send, whatever it posts", First: tracer.PlannedTraps{Traps: 2, NS: 1050}},
+			{Library: "libmlx5.so.1", Kind: tracer.StepBuilders, Step: "a work request by builders, from wr_start to wr_complete", First: tracer.PlannedTraps{Traps: 5, NS: 2600},
 				Then: tracer.PlannedTraps{Traps: 3}, When: "once learned"}},
 	})
 	text := b.String()

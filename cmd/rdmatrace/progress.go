@@ -21,6 +21,9 @@ func (t *tracing) progress(sinceStart time.Duration, asked bool) string {
 		}
 		return fmt.Sprintf("attaching to %s, %d s; Ctrl-C gives up", of, int(sinceStart.Seconds()))
 	}
+	if t.over.Load() {
+		return "tracing has ended, the summary follows"
+	}
 	window := ""
 	if t.duration < forever {
 		window = fmt.Sprintf(" of %v", t.duration)

@@ -28,6 +28,8 @@ func TestProgress(t *testing.T) {
 	tr.timer.Stop()
 	tr.duration = forever
 	want(false, "tracing, 0 s, 1 completion; Ctrl-C stops and summarises")
+	tr.over.Store(true)
+	want(false, "tracing has ended, the summary follows")
 	want(true, "stopping, the summary follows; Ctrl-C again discards it")
 }
 

@@ -38,8 +38,12 @@ func (c *command) trace() (err error) {
 	}
 
 	t := &tracing{command: c, hide: func() {}}
-	ctx, t.stop = context.WithCancel(ctx)
-	defer t.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.stop = func() {
+		t.over.Store(true)
+		cancel()
+	}
 	if isTerminal(c.stderr) {
 		t.hide = showProgress(c.stderr, sig.asked, t.progress)
 		defer t.hide()
@@ -67,7 +71,8 @@ type tracing struct {
 	stop  func() // ends the trace
 	hide  func() // takes away what a terminal shows of its progress
 	open  atomic.Bool
-	began time.Time // once it is open
+	over  atomic.Bool // tracing has ended, of itself
+	began time.Time   // once it is open
 	timer *time.Timer
 
 	engine      *attribution.Engine
@@ -83,6 +88,7 @@ func (t *tracing) observe(ctx context.Context, src *tracer.Tracer, outs *outputs
 		return err
 	}
 	err := src.Run(ctx, t.add)
+	t.over.Store(true)
 	if !t.open.Load() {
 		return stopped(ctx, err)
 	}

@@ -171,7 +171,7 @@ func (t *table) String() string {
 const head = `# Kernels
 
 What rdmatrace's own tests found on each kernel of the matrix (testbed/vm/kernels), made by ` + "`make vm-test`" + `: nothing
-here is written by hand. A kernel that is not in the table has not been tried. Kernels without soft-RoCE tests are those
-that ran on a machine's own kernel, outside the VM. An empty cell: not tried there.
+here is written by hand. A kernel that is not in the table has not been tried. Kernels without soft-RoCE tests are refused
+(the row "traced"), or a machine's own, outside the VM. An empty cell: not tried there.
 
 `
