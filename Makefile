@@ -32,11 +32,12 @@ demo: ## trace perftest on a software device; installs what that needs
 	testbed/demo
 
 .PHONY: test
-test: ## everything: packages, builds, linters and all tests; as root
+test: ## everything: packages, builds, linters and all tests, whose times go to build/tests.json; as root
 	$(MAKE) deps
 	$(MAKE) build testbed
 	$(MAKE) lint check-generated
-	GO=$(GO) $(RUNNER) -- .ci/test
+	mkdir -p build
+	GO=$(GO) $(RUNNER) --jsonfile-timing-events build/tests.json -- .ci/test
 
 .PHONY: e2e
 e2e: deps build testbed ## of the tests, real programs on the software device against its truth log; as root
@@ -52,7 +53,7 @@ vm-test: ## kernel RDMA in a VM, on each kernel of CI or KERNEL=NAME; installs w
 	testbed/vm/test $(KERNEL)
 
 SOAK ?= 100
-SOAK_TESTS := TestFullRate|TestKilledAtRandom|TestKilledWhileHolding|TestCycles|TestMemoryIsBounded|TestMemoryOfAnalysis
+SOAK_TESTS := TestFullRate|TestManyAttaches|TestKilledAtRandom|TestKilledWhileHolding|TestCycles|TestMemoryIsBounded|TestMemoryOfAnalysis
 .PHONY: soak
 soak: deps build testbed ## beside the tests, half an hour: endurance on the software device, or SOAK percent of it; as root
 	RDMATRACE_SOAK=$(SOAK) $(GO) test -count=1 -timeout 2h -v -run '$(SOAK_TESTS)' ./attribution ./testbed/e2e ./tracer

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rdmatrace/rdmatrace/internal/testenv"
 )
 
 // The wire of a report is what the device took, whatever that is set to.
@@ -85,7 +87,7 @@ func TestManyAttaches(t *testing.T) {
 	d := startDevice(t, "BYTE_PS=2000")
 	p := d.pair(t, "PAIR_TIMEOUT=1200", "ib_write_bw", "-s", "65536", "-n", "4000000")
 	var all []*traced
-	for range 50 {
+	for range testenv.Soak(t, 20, 100) {
 		tr := attach(t, p.client, "-d", "30ms").result(t)
 		tr.balance(t)
 		if tr.WRs.Lost != 0 {
