@@ -176,6 +176,7 @@ struct arm_record {
 #define SWITCH_THROTTLED	0x8	/* prev's cfs_rq was throttled by its quota */
 #define SWITCH_PREEMPT		0x10	/* the tracepoint's preempt argument */
 #define SWITCH_INFERRED		0x20	/* next was found running, its switch was not seen: prev is unknown, the time an upper bound */
+#define SWITCH_RESERVED		0x40	/* was once that of a migration, and captures of then have it: never to be given again */
 
 /* sched_switch on header.cpu; header.tid is prev. */
 struct switch_record {

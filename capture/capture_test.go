@@ -76,7 +76,7 @@ func part(e *event.Event, verb event.Verb, sched event.Sched, irq event.Interrup
 		e.Verb = verb
 	case event.KindSwitch:
 		e.Sched = sched
-		e.Flags &^= switchMigrated // it is read as a migration
+		e.Flags &^= event.SwitchMigrated // such is read as a migration
 	case event.KindWaking:
 		e.Sched = sched
 	case event.KindMigration:
@@ -382,7 +382,7 @@ func TestWriteRejects(t *testing.T) {
 func TestMigrationOnce(t *testing.T) {
 	comm := event.Comm{'w'}
 	away := event.Event{Time: 5, PID: 8, TID: 9, CPU: 1, Kind: event.KindSwitch, Sched: event.Sched{PrevTID: 9, PrevPID: 8, NextTID: 3, Syscall: -1, PrevComm: comm}}
-	moved := event.Event{Time: 6, PID: 8, TID: 9, CPU: 2, Kind: event.KindSwitch, Flags: 1 | switchMigrated,
+	moved := event.Event{Time: 6, PID: 8, TID: 9, CPU: 2, Kind: event.KindSwitch, Flags: 0x41, // as it is in files: see event.SwitchMigrated
 		Sched: event.Sched{PrevTID: 9, PrevPID: 8, PrevComm: comm, Syscall: -1, FromCPU: 1}}
 	back := event.Event{Time: 7, TID: 4, CPU: 2, Kind: event.KindSwitch, Sched: event.Sched{PrevTID: 4, NextTID: 9, NextPID: 8, Syscall: -1, NextComm: comm}}
 	got, _, err := read(write(t, []event.Event{away, moved, back}, nil, sampleContext()))

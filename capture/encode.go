@@ -146,12 +146,9 @@ func (d *decoder) next(e *event.Event) (bool, error) {
 	return false, nil
 }
 
-// switchMigrated was a flag of switches once, before migrations had a kind of their own.
-const switchMigrated = 1 << 6
-
-// migrated makes of a switch with that flag what it is now.
+// migrated makes of a switch of before migrations had a kind of their own what it is now.
 func migrated(e *event.Event) {
-	if e.Kind != event.KindSwitch || e.Flags&switchMigrated == 0 {
+	if e.Kind != event.KindSwitch || e.Flags&event.SwitchMigrated == 0 {
 		return
 	}
 	*e = event.Event{Time: e.Time, PID: e.PID, TID: e.TID, CPU: e.CPU, Kind: event.KindMigration, Sched: event.Sched{FromCPU: e.Sched.FromCPU}}

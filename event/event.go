@@ -162,6 +162,9 @@ const (
 	SwitchThrottled // prev was taken off the CPU by its cgroup's quota
 	SwitchPreempt
 	SwitchInferred // next was found running, its switch was not seen: prev is unknown, Time an upper bound
+	// SwitchMigrated stands in captures of old versions only, which knew no KindMigration:
+	// it is reserved, and no event has it that the tracer or a capture's reader gives.
+	SwitchMigrated
 )
 
 // Sched is the scheduler's part: KindSwitch, KindWaking and KindMigration.
