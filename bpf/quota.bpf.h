@@ -9,7 +9,13 @@
 #ifndef RDMATRACE_QUOTA_BPF_H
 #define RDMATRACE_QUOTA_BPF_H
 
+#define MAX_RT_PRIO 100
+
 /*
+ * The quota is one of the fair classes: who has a priority of those of SCHED_FIFO, SCHED_RR
+ * or SCHED_DEADLINE, its own or lent to it by who waits for its lock, runs whatever is
+ * left of it (kernel/sched/fair.c), though its entity stays tied to its group's run queue.
+ *
  * Since 6.18 a task is throttled by itself, on its way to user mode, and says
  * so; before, its group's run queue was taken off as a whole.
  */
@@ -17,6 +23,8 @@ static __always_inline bool task_throttled(struct task_struct *task)
 {
 	struct cfs_rq *rq = NULL;
 
+	if (BPF_CORE_READ(task, prio) < MAX_RT_PRIO)
+		return false;
 	if (bpf_core_field_exists(task->throttled))
 		return BPF_CORE_READ(task, throttled);
 	if (!bpf_core_field_exists(rq->throttle_count)) /* no CONFIG_CFS_BANDWIDTH */

@@ -114,6 +114,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state; /* "state" before 5.14 */
 	int on_cpu;
+	int prio; /* as it is scheduled now, lent ones included */
 	struct sched_entity se;
 	bool throttled; /* since the per-task throttling of 6.18 */
 	struct mm_struct *mm;

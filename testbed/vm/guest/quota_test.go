@@ -70,7 +70,7 @@ func TestQuota(t *testing.T) {
 // most as the kernel says.
 func TestQuotaOfOthers(t *testing.T) {
 	const dir = "/sys/fs/cgroup/others"
-	got := beside(t, dir, "20000 100000")
+	got := beside(t, "ibv_rc_pingpong -e -g 0 -n 50", dir, "20000 100000")
 	kernel := throttledFor(t, dir)
 	sends := got.Causes["scheduling.throttled"].TotalNS
 	received := got.Received.Causes["scheduling.throttled"].TotalNS
@@ -102,7 +102,7 @@ func TestQuotaOfOthers(t *testing.T) {
 // another task of the group has is what it is without.
 func TestQuotaNotUsedUp(t *testing.T) {
 	const dir = "/sys/fs/cgroup/ample"
-	got := beside(t, dir, "1000000 100000")
+	got := beside(t, "ibv_rc_pingpong -e -g 0 -n 50", dir, "1000000 100000")
 	kernel := throttledFor(t, dir)
 	throttled, _ := got.both("scheduling.throttled")
 	queued, _ := got.both("scheduling.runqueue")
@@ -112,13 +112,34 @@ func TestQuotaNotUsedUp(t *testing.T) {
 	feature("cgroup quota not used up", "runqueue")
 }
 
+// TestQuotaOfRealtime: the quota that others use up does not stop a client that is
+// scheduled by a realtime priority.
+func TestQuotaOfRealtime(t *testing.T) {
+	const dir = "/sys/fs/cgroup/realtime"
+	got := beside(t, "chrt -f 10 ibv_rc_pingpong -e -g 0 -n 200", dir, "1000 100000")
+	if throttledFor(t, dir) == 0 {
+		t.Fatal("nothing was throttled")
+	}
+	told := 0
+	for i := range got.events {
+		e := &got.events[i]
+		if e.Kind == event.KindQuota || e.Kind == event.KindSwitch && e.Flags&event.SwitchThrottled != 0 {
+			told++
+		}
+	}
+	if throttled, _ := got.both("scheduling.throttled"); told != 0 || throttled != 0 {
+		t.Errorf("throttled %d ns; its quota is told of %d times", throttled, told)
+	}
+	feature("cgroup quota of a realtime thread", "not throttled")
+}
+
 // beside traces a client that sleeps until its completions come, on a CPU with a task of
 // its cgroup that never rests.
-func beside(t *testing.T, dir, limit string) *traced {
+func beside(t *testing.T, argv, dir, limit string) *traced {
 	t.Helper()
 	inGuest(t)
 	busy := command("sh", "-c", "while :; do :; done")
-	return disturbedPair(t, "ibv_rc_pingpong -e -g 0 -n 50", func(t *testing.T, client int) {
+	return disturbedPair(t, argv, func(t *testing.T, client int) {
 		busy.start(t)
 		var one unix.CPUSet
 		one.Set(1)
