@@ -10,3 +10,11 @@ matrix() { awk -v w="${1:-}" '!/^#/ && NF && (w == "" || $3 == w) { print $1 }' 
 
 # field NAME N: what the matrix says of a kernel.
 field() { awk -v n="$1" -v f="$2" '!/^#/ && $1 == n { print $f }' "$here/kernels"; }
+
+# arch KERNEL: its architecture, which ends the name of its package; arm64 is a foreign one.
+arch() {
+	case $(field "$1" 2) in
+	*-arm64) echo arm64 ;;
+	*) echo amd64 ;;
+	esac
+}
