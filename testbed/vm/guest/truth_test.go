@@ -96,7 +96,7 @@ type stretch struct {
 
 // stretches of all work requests of a trace in which every send is signalled. They
 // begin when the kernel was seen to write the completion; for the few whose entry it
-// says it missed, when rdmatrace takes them to be done.
+// says it missed, where rdmatrace begins to charge the host.
 func stretches(t *testing.T, got *traced) (out []stretch) {
 	t.Helper()
 	type call struct{ tid, n uint32 }
@@ -137,9 +137,15 @@ func stretches(t *testing.T, got *traced) (out []stretch) {
 func doneAt(t *testing.T, got *traced) map[reaping][]uint64 {
 	t.Helper()
 	own := map[reaping][]uint64{}
-	outcome.Observe(got.events, got.ctx, func(w *attribution.WR, _ []attribution.Segment) {
+	outcome.Observe(got.events, got.ctx, func(w *attribution.WR, segments []attribution.Segment) {
 		r := reaping{w.QPNum, w.Reap, strings.HasPrefix(w.Op, "RECV")}
-		own[r] = append(own[r], w.Done)
+		from := w.Done
+		for _, s := range segments { // of a done in doubt, to the doubt's end
+			if c := s.Cause.Class(); c == attribution.Wire || c == attribution.Undecided {
+				from = max(from, s.End)
+			}
+		}
+		own[r] = append(own[r], from)
 	})
 	out := map[reaping][]uint64{}
 	missed := unseenEntries(got)

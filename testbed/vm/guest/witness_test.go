@@ -8,21 +8,25 @@ import (
 	"github.com/rdmatrace/rdmatrace/testbed/witness"
 )
 
-// watching is the kernel's own tracer, four times: two of its instances are called at
+// watching is the kernel's own tracer, five times: three of its instances are called at
 // each tracepoint before rdmatrace, two after. In an emulated guest a record takes 1 to
-// 10 us, more at a handler's begin, in cold caches, than at its end: so each sees
+// 10 us, and the first one at a handler's begin, in cold caches, up to 30: so each sees
 // handlers shorter than the one before it, and rdmatrace those before itself.
 type watching struct{ recorders []*witness.Recorder }
 
 // places of the recorders, in the order in which they are called.
-var places = [...]string{"first", "before", "after", "last"}
+var places = [...]string{"first", "second", "before", "after", "last"}
 
-// watch puts the first two to their places, for threads of a program.
+// before is the place in front of rdmatrace.
+const before = 2
+
+// watch puts those before rdmatrace to their places, for threads of a program.
 func watch(t *testing.T, tids ...int) *watching {
 	t.Helper()
 	w := &watching{}
-	w.place(t, "first", tids)
-	w.place(t, "before", tids)
+	for _, place := range places[:before+1] {
+		w.place(t, place, tids)
+	}
 	return w
 }
 
@@ -44,8 +48,9 @@ func (w *watching) place(t *testing.T, name string, tids []int) {
 // begin.
 func (w *watching) record(t *testing.T, tids ...int) {
 	t.Helper()
-	w.place(t, "after", tids)
-	w.place(t, "last", tids)
+	for _, place := range places[before+1:] {
+		w.place(t, place, tids)
+	}
 	for _, r := range w.recorders {
 		if err := r.Record(); err != nil {
 			t.Fatal(err)
@@ -85,10 +90,10 @@ func (w *watching) result(t *testing.T) (out []*witness.Recording) {
 // a stretch, unless the host took the emulated CPU away between them.
 const stoodNS = 1_000_000
 
-// here is what they say of rdmatrace's place, ns. It is next to the second one's, whose
-// caches the first one has warmed; of that one, what a single record adds to a sum is
-// taken off. In front of rdmatrace that is less than what the first one's adds, and more
-// than what those add that come after: half of both.
+// here is what they say of rdmatrace's place, ns. It is next to that of the one before it;
+// of which is taken off what a single record adds to a sum, as two tell that stand next to
+// each other in caches that another has warmed: half of what those in front of rdmatrace
+// differ by and half of what those behind do, where records take less.
 //
 // What lies between rdmatrace and those behind it is of no use: at a handler's end it
 // writes its record, 5 to 25 us in an emulated guest, and at its begin it does not.
@@ -100,13 +105,13 @@ func (j *judgement) here(says func(*witness.Recording, *stretch) uint64) (ns, st
 		for place, r := range j.truth {
 			said[place] = float64(says(r, &j.parts[i]))
 		}
-		ns += said[1]
+		ns += said[before]
 		for place := range said[1:] {
 			off := said[place] - said[place+1]
 			switch {
 			case math.Abs(off) > stoodNS:
 				stood += math.Abs(off)
-			case place != 1: // rdmatrace is in between
+			case place == before-1 || place == before+1:
 				ns -= off / 2
 			}
 		}
