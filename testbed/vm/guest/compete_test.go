@@ -29,6 +29,7 @@ func competitor(t *testing.T, argv string) {
 		})
 		return rival
 	})
+	t.Cleanup(func() { keepText(t, ".turns", rival.output.String()) })
 	busy := turns(t, rival.output.String())
 	met := 0 // turns that held the client up, as each recorder saw it
 	expected, stood := j.here(func(r *witness.Recording, s *stretch) uint64 {
