@@ -12,12 +12,13 @@ type arch struct {
 	// (noRegister: it has none), and the registers of Snapshot.Regs.
 	sp, fp, pc uint64
 	saved      [6]uint64
-	// addressBits of a code pointer count; the ones above may hold a pointer
-	// authentication code.
-	addressBits uint
+	// addressBits of a code pointer count, which may depend on the machine: the most first.
+	// The ones above may hold a pointer authentication code.
+	addressBits []uint
 	// callPushes: a call stores the return address on the stack, so that every
 	// frame is at least a word deep. Elsewhere a leaf may have none.
 	callPushes bool
+	sigreturn  sigreturn
 }
 
 const noRegister = columns
@@ -29,10 +30,11 @@ var arches = map[string]arch{
 			regnum.AMD64_Rbx, regnum.AMD64_Rbp,
 			regnum.AMD64_R12, regnum.AMD64_R13, regnum.AMD64_R14, regnum.AMD64_R15,
 		},
-		addressBits: 64, callPushes: true,
+		addressBits: []uint{64}, callPushes: true,
 	},
-	// User addresses are below 2^48 unless a program asks for more by a hint to
-	// mmap (Documentation/arch/arm64/memory.rst).
+	// User addresses are below 2^48, or 2^52 where kernel and CPU have such, and a program
+	// asks for one by a hint to mmap (Documentation/arch/arm64/memory.rst). The kernel
+	// does so for [uprobes] (xol_add_vma of kernel/events/uprobes.c).
 	"arm64": {
 		sp: regnum.ARM64_SP, fp: regnum.ARM64_BP, pc: noRegister,
 		saved: [6]uint64{
@@ -40,7 +42,8 @@ var arches = map[string]arch{
 			regnum.ARM64_X0 + 19, regnum.ARM64_X0 + 20, regnum.ARM64_X0 + 21,
 			regnum.ARM64_X0 + 22, regnum.ARM64_X0 + 23,
 		},
-		addressBits: 48,
+		addressBits: []uint{52, 48},
+		sigreturn:   sigreturnARM64,
 	},
 }
 
@@ -50,14 +53,6 @@ func archOf(name string) (*arch, error) {
 		return nil, fmt.Errorf("unwind stacks of architecture %q: not supported", name)
 	}
 	return &a, nil
-}
-
-// code strips a code pointer of what is not address.
-func (a *arch) code(v uint64) uint64 {
-	if a.addressBits == 64 {
-		return v
-	}
-	return v & (1<<a.addressBits - 1)
 }
 
 // registers are the ones whose value is known.

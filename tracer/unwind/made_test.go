@@ -14,6 +14,7 @@ import (
 const (
 	codeAt   = 0x1000
 	codeSize = 0x1000
+	plainAt  = 0x1f00 // code that no call frame information covers
 	frameAt  = 0x2000
 	headerAt = 0x6000
 	namesAt  = 0x7000
@@ -26,8 +27,8 @@ const (
 func addr(vaddr uint64) uint64 { return mappedAt + vaddr - codeAt }
 
 // madeFile makes an ELF file of the bytes of its .eh_frame and .eh_frame_hdr;
-// without the latter there is no PT_GNU_EH_FRAME.
-func madeFile(t testing.TB, frame, header []byte) *image.File {
+// without the latter there is no PT_GNU_EH_FRAME. Its code is of no matter but at plainAt.
+func madeFile(t testing.TB, frame, header []byte, plain ...byte) *image.File {
 	t.Helper()
 	b := make([]byte, fileSize)
 	put := func(at int, v any) {
@@ -55,6 +56,7 @@ func madeFile(t testing.TB, frame, header []byte) *image.File {
 		{Name: 1, Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names))},
 		{Name: 11, Type: uint32(elf.SHT_PROGBITS), Addr: frameAt, Off: frameAt, Size: min(uint64(len(frame)), headerAt-frameAt)},
 	})
+	copy(b[plainAt:], plain)
 	copy(b[namesAt:], names)
 	copy(b[frameAt:headerAt], frame)
 	copy(b[headerAt:namesAt], header)

@@ -13,6 +13,8 @@ type walk struct {
 	at    uint64 // where the return address to the current frame lies, 0: not on the stack
 	// signal: the frame just left is a signal trampoline.
 	signal bool
+	// interrupted: a signal did, in the current frame, whose registers are all known.
+	interrupted bool
 }
 
 // uprobesArea is where the kernel keeps copies of probed instructions and the
@@ -34,6 +36,8 @@ func (w *walk) step() (stop Stop, ok bool) {
 	switch {
 	case err == nil:
 		return w.byRow(r)
+	case noFrame(err) && w.u.arch.sigreturn.at(region.File, vaddr):
+		return w.bySignalFrame(&w.u.arch.sigreturn)
 	case noFrame(err):
 		return w.byFramePointer(&region)
 	}
@@ -157,16 +161,31 @@ func atEntry(region *image.Region, pc uint64) bool {
 	return ok && vaddr-region.File.ELF.Entry < entrySize
 }
 
+// code strips a return address of what is no address. Where the machine decides how much
+// that is, it is as little as leaves an address of code: a signature is hardly one.
+func (w *walk) code(ret uint64) (at uint64) {
+	for i, bits := range w.u.arch.addressBits {
+		at = ret & (1<<bits - 1)
+		if i == len(w.u.arch.addressBits)-1 {
+			break
+		}
+		if _, ok := w.space.Find(at); ok {
+			break
+		}
+	}
+	return at
+}
+
 // enter makes the caller the current frame.
 func (w *walk) enter(next registers, ret uint64, signal bool) (Stop, bool) {
-	ret = w.u.arch.code(ret)
+	ret = w.code(ret)
 	if ret == 0 {
 		return StopOutermost, false
 	}
 	old, _ := w.regs.get(w.u.arch.sp)
 	sp, _ := next.get(w.u.arch.sp)
-	// A signal handler may have a stack of its own, anywhere.
-	if !signal && (sp < old || sp == old && (w.u.arch.callPushes || w.depth > 0)) {
+	// A signal handler may have a stack of its own, anywhere. What it interrupted may be a leaf.
+	if !signal && (sp < old || sp == old && (w.u.arch.callPushes || w.depth > 0 && !w.interrupted)) {
 		return StopLoop, false
 	}
 	// The call may be the last instruction of its function: look inside it.
@@ -181,7 +200,7 @@ func (w *walk) enter(next registers, ret uint64, signal bool) (Stop, bool) {
 	if _, ok := w.space.Find(pc); !ok {
 		return StopUnmapped, false
 	}
-	w.regs, w.pc = next, pc
+	w.regs, w.pc, w.interrupted = next, pc, signal
 	w.depth++
 	return 0, true
 }

@@ -151,9 +151,11 @@ func TestARM64(t *testing.T) {
 		}},
 		{begin: 0x1300, size: 0x40, program: []byte{cfaUndefined, 30}},
 	})
-	space := spaceOf(madeFile(t, frame, header))
+	// Of a machine with addresses of 52 bits.
+	trampoline := image.Region{Mapping: image.Mapping{Start: 0xfffffffffe000, End: 0xffffffffff000, Exec: true, Path: "[uprobes]"}}
+	space := spaceOf(madeFile(t, frame, header), trampoline)
 	leaf, mid, outer := addr(0x1104), addr(0x1210), addr(0x1310)
-	const signature = 0x002a << 48
+	const signature, wide = 0x002a << 48, 0x2a << 56
 	for name, tc := range map[string]struct {
 		ip, lr uint64
 		stack  []uint64
@@ -163,6 +165,8 @@ func TestARM64(t *testing.T) {
 		"leaf":           {leaf, mid, []uint64{stackAt + 64, outer | signature, 0, 0}, []uint64{leaf, mid - 1, outer - 1}, StopOutermost},
 		"entry of mid":   {addr(0x1200), outer | signature, nil, []uint64{addr(0x1200), outer - 1}, StopOutermost},
 		"leaf into leaf": {leaf, addr(0x1108), nil, []uint64{leaf, addr(0x1107)}, StopLoop},
+		"52 bits":        {addr(0x1200), outer | wide, nil, []uint64{addr(0x1200), outer - 1}, StopOutermost},
+		"under a probe":  {addr(0x1200), trampoline.Start | wide, nil, []uint64{addr(0x1200)}, StopProbe},
 		"bytes end":      {leaf, mid, []uint64{0}, []uint64{leaf, mid - 1}, StopBytes},
 	} {
 		s := &Snapshot{IP: tc.ip, SP: stackAt, FP: stackAt, Stack: stackOf(tc.stack...)}
@@ -173,6 +177,46 @@ func TestARM64(t *testing.T) {
 	}
 	if _, err := New("riscv64"); err == nil {
 		t.Error("riscv64 is said to be supported")
+	}
+}
+
+// On arm64 the signal trampoline is known by its code. What the signal interrupted may be a
+// leaf, whose caller is in x30.
+func TestSignalFrameARM64(t *testing.T) {
+	u, err := New("arm64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, header := frames(u.arch, []function{
+		{begin: 0x1100, size: 0x20},
+		{begin: 0x1200, size: 0x40, program: []byte{cfaDefOffset, 16, 0x80 | 29, 2, 0x80 | 30, 1}},
+		{begin: 0x1300, size: 0x40, program: []byte{cfaUndefined, 30}},
+	})
+	space := spaceOf(madeFile(t, frame, header, sigreturnARM64.code...))
+	handler, trampoline, leaf, mid, outer := addr(0x1220), addr(plainAt), addr(0x1104), addr(0x1210), addr(0x1310)
+	stack := []uint64{0, trampoline}
+	saved := make([]uint64, (128+176+8)/8+33)
+	copy(saved[len(saved)-3:], []uint64{mid, stackAt + 8*uint64(len(stack)+len(saved)), leaf}) // x30, sp, pc
+	stack = append(append(stack, saved...), 0, outer)
+	whole := []uint64{handler, trampoline, leaf, mid - 1, outer - 1}
+	for _, c := range []struct {
+		words int
+		want  []uint64
+		stop  Stop
+	}{
+		{len(stack), whole, StopOutermost},
+		{len(stack) - 2, whole[:4], StopBytes},
+		{len(stack) - 3, whole[:2], StopBytes},
+		{20, whole[:2], StopBytes},
+	} {
+		s := &Snapshot{IP: handler, SP: stackAt, Stack: stackOf(stack[:c.words]...)}
+		if got, stop := u.Unwind(space, s, nil); !slices.Equal(got, c.want) || stop != c.stop {
+			t.Errorf("%d words: got %#x, %v; want %#x, %v", c.words, got, stop, c.want, c.stop)
+		}
+	}
+	within := &Snapshot{IP: trampoline + 4, SP: stackAt + 16, Stack: stackOf(stack[2:]...)}
+	if got, stop := u.Unwind(space, within, nil); !slices.Equal(got, append([]uint64{trampoline + 4}, whole[2:]...)) || stop != StopOutermost {
+		t.Errorf("in the trampoline: got %#x, %v", got, stop)
 	}
 }
 
