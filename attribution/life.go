@@ -156,13 +156,18 @@ func (e *Engine) contextEvent(r *rareRecord) {
 	}
 }
 
+// maxDropped records at once is more than any ring holds or any CPU makes in a trace: a
+// larger count is damage, and the sum of many of such would not be a number of records.
+const maxDropped = 1 << 40
+
 // lossEvent takes that records are missing from r.time to r.lossEnd.
 func (e *Engine) lossEvent(r *rareRecord) {
 	of := r.lossOf
 	if int(of) >= len(e.met.dropped) {
 		of = 0
 	}
-	e.met.dropped[of] += r.lossCount
+	count := min(r.lossCount, maxDropped)
+	e.met.dropped[of] += count
 	switch of {
 	case 0, event.KindCompletion, event.KindCQE:
 		e.loseWritings(r.lossEnd)
@@ -181,8 +186,8 @@ func (e *Engine) lossEvent(r *rareRecord) {
 		e.threads.lost(r.time, r.lossEnd)
 	}
 	if of == event.KindWR {
-		e.ledger.lose(false, int64(r.lossCount))
-		e.droppedPosts += int64(r.lossCount)
+		e.ledger.lose(false, int64(count))
+		e.droppedPosts += int64(count)
 	}
 }
 
@@ -202,7 +207,7 @@ func (e *Engine) late(ev *event.Event) {
 	case event.KindWR, event.KindPostEnd, event.KindCompletion:
 		e.loseOf(ev)
 	case event.KindSwitch, event.KindWaking, event.KindQuota, event.KindMigration:
-		e.threads.lost(ev.Time, e.now)
+		e.threads.lost(ev.Time, e.order.handedOut())
 	case event.KindQP:
 		e.release(never)
 		if ev.Object.Event == event.ObjectFound && e.objects.queuePair(ev.PID, ev.Object.QP.Addr) == nil ||

@@ -193,6 +193,10 @@ func (o *orderer) store(l *lot, ev *event.Event, t uint64) uint32 {
 	}
 }
 
+// handedOut is up to when all that came in time has been handed out: later than
+// whatever comes late, of which the latest record that was may be long before.
+func (o *orderer) handedOut() uint64 { return o.frontier << bucketShift }
+
 // advance hands out all buckets below number.
 func (o *orderer) advance(number uint64) {
 	for i := 0; o.frontier < number && i < len(o.buckets); i++ {

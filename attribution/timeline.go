@@ -80,7 +80,8 @@ type timelines struct {
 	origin    uint64 // time of the first event
 	started   bool
 	calls     waitCalls
-	gaps      ring[gap]
+	gaps      ring[gap] // in order, and none touches another
+	laterGaps []gap     // scratch of lost
 	culprits  culpritSet
 	ended     []endedThread // in the order of their ends
 	need      func() uint64 // the oldest time that somebody may still ask about
@@ -366,17 +367,35 @@ func (tl *timelines) task(r *rareRecord) {
 	}
 }
 
-// lost takes note that records of the scheduler between begin and end are missing.
+// lost takes note that records of the scheduler between begin and end are missing. The
+// gaps stay apart and in order, though what comes late tells of one before the latest.
 func (tl *timelines) lost(begin, end uint64) {
-	if tl.gaps.len() > 0 && begin <= tl.gaps.last().end {
-		last := tl.gaps.last()
-		last.end = max(last.end, end)
-		return
+	gaps, g := &tl.gaps, gap{begin, max(begin, end)}
+	from := gaps.next
+	for from != gaps.first && gaps.at(from-1).end >= g.begin {
+		from--
 	}
+	to := from // gaps [from, to) touch g, and become one with it
+	for ; to != gaps.next && gaps.at(to).begin <= g.end; to++ {
+		g.begin, g.end = min(g.begin, gaps.at(to).begin), max(g.end, gaps.at(to).end)
+	}
+	later := tl.laterGaps[:0]
+	for seq := to; seq != gaps.next; seq++ {
+		later = append(later, *gaps.at(seq))
+	}
+	gaps.next = from
+	tl.pushGap(g)
+	for _, g := range later {
+		tl.pushGap(g)
+	}
+	tl.laterGaps = later
+}
+
+func (tl *timelines) pushGap(g gap) {
 	if tl.gaps.full() && len(tl.gaps.buf) < spansFree {
 		tl.gaps.grow()
 	}
-	tl.gaps.push(gap{begin, end})
+	tl.gaps.push(g)
 }
 
 // walk calls visit for each stretch of [begin, end] of a thread's time, in
