@@ -28,7 +28,7 @@ A file called - is stdout; the summary then goes to stderr. Files appear whole o
 not at all: while they grow they are called FILE.<number>.tmp. On a terminal the
 summary is cut to its width, in a file or pipe it is whole, unless COLUMNS is set.
 Exit code: 0 success, 1 failure, 2 wrong usage; in a shell also 141, whoever read stdout
-is gone, and 130 or 143, ended at once by SIGINT or SIGTERM.
+is gone, and 129, 130 or 143, ended at once by SIGHUP, SIGINT or SIGTERM.
 `
 
 const examples = `

@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// signals turns SIGINT and SIGTERM into the end of a context, once. The next
-// one ends the process at once, after unfinished files were removed.
+// signals turns SIGINT, SIGTERM and SIGHUP into the end of a context, once. The next
+// one ends the process at once, after unfinished files were removed. SIGHUP comes as a
+// terminal goes, such as that of a connection that breaks: what was traced is still good.
 type signals struct {
 	ch    chan os.Signal
 	asked chan struct{} // closed by the first one
@@ -23,6 +24,9 @@ func watchSignals(ctx context.Context, patient bool, abort func()) (context.Cont
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ignored := signal.Ignored(syscall.SIGINT) // as it is for what a script runs in the background
 	signal.Notify(s.ch, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+		signal.Notify(s.ch, syscall.SIGHUP)
+	}
 	go func() {
 		defer cancel()
 		if patient {

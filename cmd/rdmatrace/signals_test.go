@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,29 @@ func TestIgnoredSignalEnds(t *testing.T) {
 		err := cmd.Run()
 		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != want {
 			t.Errorf("%q: %v, want %v", ignore, err, want)
+		}
+	}
+}
+
+// A terminal that goes away ends a trace as Ctrl-C does, so that its files are finished;
+// under nohup it is no matter.
+func TestHangup(t *testing.T) {
+	const child = "RDMATRACE_TEST_HANGUP"
+	if os.Getenv(child) != "" {
+		ctx, sig := watchSignals(context.Background(), true, func() {})
+		_ = syscall.Kill(os.Getpid(), syscall.SIGHUP)
+		if signal.Ignored(syscall.SIGHUP) {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		}
+		<-ctx.Done()
+		os.Exit(int(sig.first.(syscall.Signal)))
+	}
+	for ignore, want := range map[string]syscall.Signal{"": syscall.SIGHUP, "trap '' HUP; ": syscall.SIGTERM} {
+		cmd := exec.Command("sh", "-c", ignore+`exec "$0" -test.run='^TestHangup$'`, os.Args[0])
+		cmd.Env = append(os.Environ(), child+"=1")
+		err := cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != int(want) {
+			t.Errorf("%q: %v, not asked to stop by %v", ignore, err, want)
 		}
 	}
 }
