@@ -48,9 +48,15 @@ func (c *command) discarded() {
 
 const clearLine = "\r\x1b[K"
 
+// cutTo leaves of a line what fits into so many columns, less the last: what goes on in
+// a second row of a terminal is not taken away with the first.
+func cutTo(columns int, line string) string {
+	return line[:min(len(line), max(0, columns-1))] // it is ASCII
+}
+
 // showProgress shows a line, anew every half second and once a stop is asked for, until
-// the function it returns is called.
-func showProgress(w io.Writer, asked <-chan struct{}, line func(time.Duration, bool) string) (hide func()) {
+// the function it returns is called. width is asked each time: a terminal changes it.
+func showProgress(w io.Writer, width func() int, asked <-chan struct{}, line func(time.Duration, bool) string) (hide func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -58,7 +64,7 @@ func showProgress(w io.Writer, asked <-chan struct{}, line func(time.Duration, b
 		defer tick.Stop()
 		stopping := false
 		for began := time.Now(); ; {
-			fmt.Fprint(w, clearLine+line(time.Since(began), stopping))
+			fmt.Fprint(w, clearLine+cutTo(width(), line(time.Since(began), stopping)))
 			select {
 			case <-ended:
 				fmt.Fprint(w, clearLine)

@@ -53,15 +53,15 @@ func TestProgressIsTakenAway(t *testing.T) {
 			}
 		}
 	}()
-	hide := showProgress(w, asked, func(_ time.Duration, asked bool) string {
+	hide := showProgress(w, func() int { return len("stopping") + 1 }, asked, func(_ time.Duration, asked bool) string {
 		if asked {
 			return "stopping"
 		}
-		return "tracing"
+		return "tracing, more than fits"
 	})
 	close(asked)
-	if got := <-seen; !strings.Contains(got, "tracing") {
-		t.Errorf("%q before it stops", got)
+	if got := <-seen; !strings.Contains(got, "tracing") || strings.Contains(got, "more") {
+		t.Errorf("%q before it stops, of what fits into a row", got)
 	}
 	hide()
 	hide()

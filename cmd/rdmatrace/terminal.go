@@ -29,11 +29,18 @@ func textOptions(w io.Writer) export.TextOptions {
 	if o.Width > 0 {
 		return o
 	}
-	o.Width = usualWidth
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-		o.Width = width
-	}
+	o.Width = terminalWidth(f)
 	return o
+}
+
+// terminalWidth is what the terminal w says.
+func terminalWidth(w any) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return usualWidth
 }
 
 // usualWidth of a terminal that does not tell it.

@@ -45,7 +45,7 @@ func (c *command) trace() (err error) {
 		cancel()
 	}
 	if isTerminal(c.stderr) {
-		t.hide = showProgress(c.stderr, sig.asked, t.progress)
+		t.hide = showProgress(c.stderr, func() int { return terminalWidth(c.stderr) }, sig.asked, t.progress)
 		defer t.hide()
 	}
 	src, err := tracer.New(ctx, tracer.Config{
