@@ -187,6 +187,11 @@ func (f *Facts) exists(Host) error {
 	f.Stopped = strings.HasPrefix(state, "T") || strings.HasPrefix(state, "t")
 	switch {
 	case strings.HasPrefix(state, "Z"), strings.HasPrefix(state, "X"):
+		// A leader that called pthread_exit is one until the last thread ends; its entry in
+		// /proc has no memory any more (exit_mm of kernel/exit.c).
+		if threads, err := Threads(f.proc); err == nil && len(threads) > 1 {
+			return problem(Zombie, f.PID, nil, "the main thread of process %d (%s) has ended, though others run on: with it the kernel's account of the process's memory is gone, so it cannot be traced: let main wait for the others instead (pthread_join)", f.PID, f.Comm)
+		}
 		return problem(Zombie, f.PID, nil, "process %d (%s) has exited and waits for its parent to collect its status: there is nothing left to trace", f.PID, f.Comm)
 	}
 	stat, err := f.processFile("stat")

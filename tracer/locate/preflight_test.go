@@ -107,6 +107,8 @@ func TestPreflightProblems(t *testing.T) {
 			[]string{"thread of process 70"}},
 		{"zombie", []string{"proc/4194381/status", strings.Replace(ordinary, "S (sleeping)", "Z (zombie)", 1)}, Zombie, nil,
 			[]string{"process 4194381 (job)", "has exited"}},
+		{"zombie with threads", []string{"proc/4194381/status", strings.Replace(ordinary, "S (sleeping)", "Z (zombie)", 1), "proc/4194381/task/4194382/status", ordinary},
+			Zombie, nil, []string{"main thread of process 4194381 (job) has ended", "others run on"}},
 		{"kernel thread", []string{"proc/4194381/stat", "4194381 (kworker/0:1) I 2 0 0 0 -1 69238880 0\n"}, KernelThread, nil,
 			[]string{"process 4194381 (job)", "kernel thread"}},
 		{"no capability", []string{"proc/self/status", "CapEff:\t" + noBPF + "\n"}, NotPermitted,

@@ -51,7 +51,7 @@ func (p *Process) scan(ctx context.Context, opt Options) (*Snapshot, error) {
 	first, second := newSweep(p.mem, opt.Budget), newSweep(p.mem, opt.Budget)
 	contexts, err := p.contexts(ctx, first)
 	if errors.Is(err, unix.EPERM) {
-		c.note("what process %d has already is not known, only what its files tell: %v (kernel.yama.ptrace_scope=3, or a security module, forbids it)", p.pid, err)
+		c.note("what process %d has already is not known, only what its files tell: %v (kernel.yama.ptrace_scope=3, a security module or a seccomp filter of rdmatrace's container forbids it)", p.pid, err)
 		err = nil
 	}
 	if err != nil {
