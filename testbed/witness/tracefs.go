@@ -5,19 +5,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 )
 
-// tracepoints are recorded. Of interrupts that are no device's those which end
-// and begin in tracepoints of their own on x86.
-var tracepoints = []string{
+// tracepoints are recorded.
+var tracepoints = slices.Concat([]string{
 	"sched/sched_switch", "sched/sched_waking", "sched/sched_wakeup",
 	"irq/irq_handler_entry", "irq/irq_handler_exit", "irq/softirq_raise", "irq/softirq_entry", "irq/softirq_exit",
-	"irq_vectors/local_timer_entry", "irq_vectors/local_timer_exit",
-	"irq_vectors/reschedule_entry", "irq_vectors/reschedule_exit",
-	"irq_vectors/call_function_entry", "irq_vectors/call_function_exit",
-	"irq_vectors/call_function_single_entry", "irq_vectors/call_function_single_exit",
-	"irq_vectors/irq_work_entry", "irq_vectors/irq_work_exit",
+}, vectors[runtime.GOARCH])
+
+// vectors are the interrupts that are no device's and begin and end in tracepoints of
+// their own. On arm64 the timer is a line, and what an IPI does is within its line.
+var vectors = map[string][]string{
+	"amd64": {
+		"irq_vectors/local_timer_entry", "irq_vectors/local_timer_exit",
+		"irq_vectors/reschedule_entry", "irq_vectors/reschedule_exit",
+		"irq_vectors/call_function_entry", "irq_vectors/call_function_exit",
+		"irq_vectors/call_function_single_entry", "irq_vectors/call_function_single_exit",
+		"irq_vectors/irq_work_entry", "irq_vectors/irq_work_exit",
+	},
+	"arm64": {"ipi/ipi_entry", "ipi/ipi_exit"},
 }
 
 // kilobytes of each CPU's buffer.
