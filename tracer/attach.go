@@ -219,7 +219,7 @@ func (a *attacher) attachFile(lib *locate.Library, plan func(*os.File) []*batch)
 // openLibrary opens the code of a process's library. The file is to be held open:
 // the mapping that leads to it may be gone the next moment.
 func openLibrary(lib *locate.Library, pid int) (*os.File, *link.Executable, error) {
-	file, err := os.Open(lib.Open)
+	file, err := lib.OpenFile()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s of process %d: %w", lib.Path, pid, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -82,7 +81,7 @@ func MakePlan(ctx context.Context, cfg Config) (*Plan, error) {
 }
 
 func planLibrary(lib *locate.Library, fns locate.Functions, trap calibrate.Result, emptyPolls, written bool) ([]PlannedProbe, error) {
-	file, err := os.Open(lib.Open)
+	file, err := lib.OpenFile()
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", lib.Path, err)
 	}

@@ -81,7 +81,7 @@ func (f *follower) beginPoll(s *pollSlot) error {
 
 // findPaths looks at the code of a poll function.
 func findPaths(lib *locate.Library, fn locate.Function) ([]pollpath.Candidate, error) {
-	file, err := os.Open(lib.Open)
+	file, err := lib.OpenFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the code of %s: %w", lib.Path, err)
 	}

@@ -51,23 +51,23 @@ var (
 // alone may have effects.
 func openMapped(pid uint32, m Mapping) (*os.File, error) {
 	link := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)
-	f, err := openRegular(link, m.Inode)
+	f, err := OpenRegular(link, m.Inode)
 	if err == nil || m.Deleted {
 		return f, err
 	}
 	// map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE in the first
 	// user namespace; the path may be another file by now.
-	g, err2 := openRegular(fmt.Sprintf("/proc/%d/root%s", pid, m.Path), m.Inode)
+	g, err2 := OpenRegular(fmt.Sprintf("/proc/%d/root%s", pid, m.Path), m.Inode)
 	if err2 != nil {
 		return nil, fmt.Errorf("%w; %w", err, err2)
 	}
 	return g, nil
 }
 
-// openRegular opens a regular file, which must be inode (if that is not 0).
+// OpenRegular opens a regular file, which must be inode (if that is not 0).
 // The device is not compared: btrfs and overlayfs show different ones in maps
 // and in stat.
-func openRegular(path string, inode uint64) (*os.File, error) {
+func OpenRegular(path string, inode uint64) (*os.File, error) {
 	if fi, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !fi.Mode().IsRegular() {
@@ -185,7 +185,7 @@ func (f *File) Open(path string) (*os.File, error) {
 	if f.pid == 0 {
 		return nil, fmt.Errorf("open %s: no process to look through", path)
 	}
-	return openRegular(fmt.Sprintf("/proc/%d/root%s", f.pid, path), 0)
+	return OpenRegular(fmt.Sprintf("/proc/%d/root%s", f.pid, path), 0)
 }
 
 const ntGNUBuildID = 3

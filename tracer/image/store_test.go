@@ -239,11 +239,11 @@ func TestOddMappings(t *testing.T) {
 	if n := s.Notes(); n != nil {
 		t.Errorf("notes: %q", n)
 	}
-	if f, err := openRegular("/dev/null", 0); err == nil {
+	if f, err := OpenRegular("/dev/null", 0); err == nil {
 		f.Close()
 		t.Error("a device was opened")
 	}
-	if f, err := openRegular(text, 1); err == nil {
+	if f, err := OpenRegular(text, 1); err == nil {
 		f.Close()
 		t.Error("another inode was opened")
 	}

@@ -92,7 +92,7 @@ func (p *Process) Refresh() (added bool, err error) {
 		if l == nil || slices.Contains(p.libs, l) {
 			continue
 		}
-		l.Open = p.openPath(r)
+		l.Open, l.InRoot = p.openPath(r), fmt.Sprintf("/proc/%d/root%s", p.pid, r.Path)
 		l.Deleted = r.Deleted
 		p.libs = append(p.libs, l)
 		added = added || !slices.Contains(before, l)

@@ -35,6 +35,8 @@ type Library struct {
 	// Open is a path at which this very file can be opened while the process
 	// lives: /proc/PID/map_files/LO-HI, or below /proc/PID/root.
 	Open string
+	// Beside it, that path below /proc/PID/root: see OpenFile.
+	InRoot string
 }
 
 // Function is one place to put probes on.
