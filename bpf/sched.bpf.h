@@ -82,11 +82,8 @@ static __always_inline void switch_emit(struct task_struct *prev, struct task_st
 	rec->prev_state = state;
 	rec->syscall = -1;
 	rec->syscall_arg = 0;
-	if (flags & SWITCH_PREV_TARGET) {
+	if (flags & SWITCH_PREV_TARGET)
 		rec->syscall = task_syscall(prev, &rec->syscall_arg);
-		if (task_throttled(prev))
-			rec->h.flags |= SWITCH_THROTTLED;
-	}
 	bpf_probe_read_kernel(rec->prev_comm, sizeof(rec->prev_comm), prev->comm);
 	bpf_probe_read_kernel(rec->next_comm, sizeof(rec->next_comm), next->comm);
 	rec->next_cgroup = task_cgroup(next);
@@ -121,12 +118,14 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		flags |= SWITCH_PREV_EXITED;
 	if (is_target(prev->tgid)) {
 		flags |= SWITCH_PREV_TARGET;
+		if (task_throttled(prev))
+			flags |= SWITCH_THROTTLED;
 		look_around();
 		t = state & TASK_DEAD ? NULL : thread_of(prev);
 		if (t)
 			stack = thread_stack(prev, t, now);
 		if (t && !state)
-			wait_begin(t, prev, bpf_get_smp_processor_id());
+			wait_begin(t, prev, bpf_get_smp_processor_id(), flags & SWITCH_THROTTLED);
 	}
 	if (is_target(next->tgid)) {
 		flags |= SWITCH_NEXT_TARGET;
@@ -220,7 +219,7 @@ static __always_inline void on_wakeup(struct task_struct *task)
 	t = thread_of(task);
 	if (!t)
 		return;
-	wait_begin(t, task, task_cpu(task));
+	wait_begin(t, task, task_cpu(task), false);
 	quota_look(t, bpf_ktime_get_ns());
 }
 
@@ -273,7 +272,7 @@ int BPF_PROG(sched_migrate_task, struct task_struct *task, int dest_cpu)
 	if (!t || !t->waiting || t->waiting == (__u32)dest_cpu + 1)
 		return 0;
 	from = t->waiting - 1;
-	wait_begin(t, task, dest_cpu);
+	wait_begin(t, task, dest_cpu, false);
 	migrate_emit(task, from, dest_cpu);
 	return 0;
 }

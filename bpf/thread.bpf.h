@@ -114,7 +114,7 @@ struct thread {
 	__u32 waiting;		/* CPU + 1 on whose run queue it waits, 0: it doesn't */
 	__u64 waiter;		/* its task_struct, if it is among those of that CPU; else 0 */
 	__u32 waiter_slot;	/* there */
-	__u32 throttled;	/* by its quota, where it waited until now */
+	__u32 throttled;	/* by its quota, as it was told last where it is not among those */
 	__u32 cq_vector;	/* comp_vector + 1 of the CQ being created, 0: unknown */
 	__u16 looks_next;
 	__u16 uses_verbs;	/* it was seen to post or poll */

@@ -17,14 +17,19 @@ static __always_inline void wait_end(struct thread *t)
 	waiter_remove(c, t);
 }
 
-static __always_inline void wait_begin(struct thread *t, struct task_struct *task, __u32 cpu)
+/*
+ * throttled: whether that was told of the thread where the wait begins. One that waits
+ * already waits on, and what was told of it holds: it was moved to another CPU, or woken
+ * after it was preempted on its way to sleep.
+ */
+static __always_inline void wait_begin(struct thread *t, struct task_struct *task, __u32 cpu, bool throttled)
 {
 	struct cpu_state *c;
 
 	if (t->waiting)
 		wait_end(t);
 	else
-		t->throttled = 0;
+		t->throttled = throttled;
 	c = cpu_state_of(cpu);
 	if (!c)
 		return;

@@ -242,15 +242,23 @@ func TestWaker(t *testing.T) {
 	}
 }
 
-// TestThrottled gives a target a quota and has it use it up.
+// TestThrottled gives a target a quota and has it use it up: the switches away from it
+// say so, each alone.
 func TestThrottled(t *testing.T) {
 	path := busy(t)
 	group := cpuGroup(t)
 	pid, rec := recordCommand(t, []string{"sh", "-c", fmt.Sprintf("echo $$ >%s/cgroup.procs && exec %s spin 10", group, path)})
 	flagged := 0
+	said := map[uint64]bool{} // when
 	for _, e := range rec.switchedOut(pid) {
 		if e.Flags&event.SwitchThrottled != 0 {
 			flagged++
+			said[e.Time] = true
+		}
+	}
+	for _, e := range rec.events {
+		if e.Kind == event.KindQuota && e.TID == uint32(pid) && said[e.Time] {
+			t.Errorf("of the switch at %d it is told once more that it was by the quota", e.Time)
 		}
 	}
 	periods := throttledPeriods(t, group)

@@ -1,9 +1,11 @@
 package guest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,18 +86,40 @@ func TestQuotaOfOthers(t *testing.T) {
 	if sends+received < queued+preempted {
 		t.Errorf("throttled %d ns; runqueue %d ns, preempted %d ns", sends+received, queued, preempted)
 	}
-	begins, ends := 0, 0
-	for i := range got.events {
-		if e := &got.events[i]; e.Kind == event.KindQuota && e.Flags == event.QuotaBegin {
-			begins++
-		} else if e.Kind == event.KindQuota {
-			ends++
-		}
-	}
-	if begins == 0 {
+	if begins, ends := quotaTold(t, got.events); begins == 0 {
 		t.Errorf("no thread was seen to be throttled while it waited, %d not to be any more", ends)
 	}
 	feature("cgroup quota used up by others while it waits", "throttled")
+}
+
+// quotaTold counts the records of quotas, each of which must tell of a change: what the
+// switch that a wait began with says is not told again.
+func quotaTold(t *testing.T, events []event.Event) (begins, ends int) {
+	t.Helper()
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, func(a, b event.Event) int { return cmp.Compare(a.Time, b.Time) })
+	throttled := map[uint32]bool{} // threads that wait
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case event.KindSwitch:
+			delete(throttled, e.Sched.NextTID)
+			if e.Sched.PrevState == 0 && e.Sched.PrevTID != 0 {
+				throttled[e.Sched.PrevTID] = e.Flags&event.SwitchThrottled != 0
+			}
+		case event.KindQuota:
+			begin := e.Flags == event.QuotaBegin
+			if throttled[e.TID] == begin {
+				t.Errorf("thread %d at %d: throttled %v, which was told before", e.TID, e.Time, begin)
+			}
+			throttled[e.TID] = begin
+			if begin {
+				begins++
+			} else {
+				ends++
+			}
+		}
+	}
+	return begins, ends
 }
 
 // TestQuotaNotUsedUp: with a quota that is never used up, waiting for the CPU that
