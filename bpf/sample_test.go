@@ -23,9 +23,14 @@ func (k *taker) record(kind RdmaRecordKind) []byte {
 	return nil
 }
 
-// records are all of a kind that are there, of the thread that runs the test. Others are
-// dropped.
-func (k *taker) records(kind RdmaRecordKind) (all [][]byte) {
+// records are all of a kind that are there, of the thread that runs the test.
+func (k *taker) records(kind RdmaRecordKind) [][]byte {
+	k.Helper()
+	return k.recordsOf(kind, unix.Gettid())
+}
+
+// recordsOf are all of a kind that are there, of a thread. Others are dropped.
+func (k *taker) recordsOf(kind RdmaRecordKind, tid int) (all [][]byte) {
 	k.Helper()
 	for cpu := range k.rings {
 		r, err := ringbuf.NewReader(k.rings[cpu])
@@ -39,7 +44,7 @@ func (k *taker) records(kind RdmaRecordKind) (all [][]byte) {
 				break
 			}
 			h := (*RdmaRecordHeader)(unsafe.Pointer(&rec.RawSample[0]))
-			if h.Kind == uint16(kind) && h.Tid == uint32(unix.Gettid()) {
+			if h.Kind == uint16(kind) && h.Tid == uint32(tid) {
 				all = append(all, rec.RawSample)
 			}
 		}

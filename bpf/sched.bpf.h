@@ -121,8 +121,10 @@ static __always_inline void on_switch(bool preempt, struct task_struct *prev, st
 		if (task_throttled(prev))
 			flags |= SWITCH_THROTTLED;
 		look_around();
-		t = state & TASK_DEAD ? NULL : thread_of(prev);
+		t = thread_of(prev);
 		if (t)
+			wait_end(t); /* if it is booked as waiting still, its switch-in was not seen */
+		if (t && !(state & TASK_DEAD))
 			stack = thread_stack(prev, t, now);
 		if (t && !state)
 			wait_begin(t, prev, bpf_get_smp_processor_id(), flags & SWITCH_THROTTLED);
