@@ -42,9 +42,12 @@ static __always_inline struct waiter *waiter_slot(struct cpu_state *c, __u32 i)
 /* The run queue's lock is held, mostly: what gets lost otherwise is a detail of a wait. */
 static __always_inline void waiter_add(struct cpu_state *c, struct thread *t, struct task_struct *task)
 {
-	struct waiter *w;
+	struct waiter *w = waiter_slot(c, t->waiter_slot);
 	__u32 i;
 
+	/* The end of its wait before may have been preempted in the program of a probe. */
+	if (t->waiter && w->task == t->waiter)
+		w->task = 0;
 	for (i = 0; i < WAITERS; i++) {
 		w = waiter_slot(c, i);
 		if (w->task)

@@ -81,8 +81,14 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
-	if (is_target(task->tgid))
-		task_emit(task, TASK_EXITED, 0, 0);
+	struct thread *t;
+
+	if (!is_target(task->tgid))
+		return 0;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (t && t->waiting)
+		running_again(t); /* the last time that it may be seen */
+	task_emit(task, TASK_EXITED, 0, 0);
 	return 0;
 }
 

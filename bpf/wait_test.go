@@ -3,6 +3,8 @@
 package bpf
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -28,9 +30,16 @@ func onThread(k *taker, f func()) (tid int, ended chan struct{}) {
 	k.Helper()
 	tids := make(chan int)
 	ended = make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // and never unlocked
+	var run func()
+	run = func() {
+		runtime.LockOSThread()              // and never unlocked
+		if unix.Gettid() == unix.Getpid() { // Go never ends this one
+			defer runtime.UnlockOSThread()
+			other := make(chan struct{})
+			go func() { defer close(other); run() }()
+			<-other
+			return
+		}
 		var here unix.CPUSet
 		here.Set(0)
 		if err := unix.SchedSetaffinity(0, &here); err != nil {
@@ -38,16 +47,20 @@ func onThread(k *taker, f func()) (tid int, ended chan struct{}) {
 		}
 		tids <- unix.Gettid()
 		f()
-	}()
+	}
+	go func() { defer close(ended); run() }()
 	return <-tids, ended
 }
 
 // unseen has the thread that calls, on CPU 0, be one that waits for it, throttled, as if
 // its switch-in had not been seen.
-func (k *taker) unseen() {
+func (k *taker) unseen() { k.waits(1) }
+
+// waits is the same with or without the wait beside its place.
+func (k *taker) waits(waits uint32) {
 	const task = 8 // of no page that is there
 	tid := unix.Gettid()
-	c := RdmaCpuState{Waiters: 1}
+	c := RdmaCpuState{Waiters: waits}
 	w := &c.Waiting[0]
 	w.Task, w.Tid, w.Throttled = task, uint32(tid), 1
 	fd, err := unix.PidfdOpen(tid, unix.O_EXCL) // PIDFD_THREAD
@@ -56,10 +69,12 @@ func (k *taker) unseen() {
 		return
 	}
 	defer unix.Close(fd)
+	k.set(RdmaVarOpen, uint8(0)) // no switch comes between
+	defer k.set(RdmaVarOpen, uint8(1))
 	if err := k.coll.Maps[RdmaMapCpus].Put(uint32(0), &c); err != nil {
 		k.Error(err)
 	}
-	if err := k.coll.Maps[RdmaMapThreads].Update(uint32(fd), &RdmaThread{Waiting: 1, Waiter: task}, ebpf.UpdateAny); err != nil {
+	if err := k.coll.Maps[RdmaMapThreads].Update(uint32(fd), &RdmaThread{Waiting: waits, Waiter: task}, ebpf.UpdateAny); err != nil {
 		k.Error(err)
 	}
 }
@@ -69,6 +84,20 @@ func (k *taker) switchesFrom(tid int) (all []RdmaSwitchRecord) {
 		all = append(all, *(*RdmaSwitchRecord)(unsafe.Pointer(&raw[0])))
 	}
 	return all
+}
+
+// takenOff lets the thread that calls be taken off its CPU, for which another waits.
+func (k *taker) takenOff() {
+	often := func() int64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+			k.Error(err)
+		}
+		return u.Nivcsw
+	}
+	for before := often(); often() == before; {
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
 }
 
 // free demands that nobody wait for CPU 0 any more.
@@ -107,6 +136,25 @@ func TestUnseenWaitEnds(t *testing.T) {
 	unix.Close(wake[0])
 }
 
+// TestUnseenWaitEndsAtExit: the same where it ends, which says also that it ran.
+func TestUnseenWaitEndsAtExit(t *testing.T) {
+	const inferred = 0x20
+	k := newTaker(t, RdmaProgSchedProcessExit)
+	k.tracepoint(RdmaProgSchedProcessExit)
+	tid, _ := onThread(k, k.unseen)
+	path := fmt.Sprintf("/proc/self/task/%d", tid)
+	for _, err := os.Stat(path); err == nil; _, err = os.Stat(path) {
+	}
+	k.free(t)
+	raw := k.recordsOf(RdmaRecordKindRECORD_SWITCH, 0)
+	if len(raw) != 1 {
+		t.Fatalf("%d switches", len(raw))
+	}
+	if s := (*RdmaSwitchRecord)(unsafe.Pointer(&raw[0][0])); s.NextTid != uint32(tid) || s.H.Flags&inferred == 0 {
+		t.Errorf("%+v", *s)
+	}
+}
+
 // TestUnseenWaitIsAnother: what was told of a wait whose end was not seen is not taken
 // to hold of the next one, as which the thread leaves its CPU.
 func TestUnseenWaitIsAnother(t *testing.T) {
@@ -120,18 +168,35 @@ func TestUnseenWaitIsAnother(t *testing.T) {
 	})
 	tid, ended := onThread(k, func() {
 		k.unseen()
-		for range 100 {
-			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		}
+		k.takenOff()
 	})
 	<-ended
 	over.Store(true)
 	<-rival
-	for _, raw := range k.recordsOf(RdmaRecordKindRECORD_QUOTA, tid) {
-		h := (*RdmaRecordHeader)(unsafe.Pointer(&raw[0]))
-		if h.Flags == quotaEnd {
+	// What comes after the first is told of the new wait.
+	if raw := k.recordsOf(RdmaRecordKindRECORD_QUOTA, tid); len(raw) > 0 {
+		if h := (*RdmaRecordHeader)(unsafe.Pointer(&raw[0][0])); h.Flags == quotaEnd {
 			t.Errorf("its quota is said to hold it up no more, which nobody had said: %+v", *h)
 		}
-		break // what follows is told of the new wait
 	}
+}
+
+// TestPlaceOfPreemptedEnd: a thread that was preempted in the program that ends its wait,
+// and waits therefore, keeps no place for good.
+func TestPlaceOfPreemptedEnd(t *testing.T) {
+	k := newTaker(t, RdmaProgSchedSwitch)
+	k.tracepoint(RdmaProgSchedSwitch)
+	var over atomic.Bool
+	_, rival := onThread(k, func() {
+		for !over.Load() {
+		}
+	})
+	_, ended := onThread(k, func() {
+		k.waits(0)
+		k.takenOff()
+	})
+	<-ended
+	over.Store(true)
+	<-rival
+	k.free(t)
 }
