@@ -148,3 +148,40 @@ func TestDroppedChunks(t *testing.T) {
 		t.Errorf("%d work requests written, %d dropped, of %d", written, p.dropped(), posted)
 	}
 }
+
+// TestDropsKeepTheirTimes: of drops the greatest time stays, which one that is counted
+// later may be before, and how long before its drop the time of one was.
+func TestDropsKeepTheirTimes(t *testing.T) {
+	const later = 1 << 62
+	p := newPoster(t, RdmaProgPostSendEnter)
+	defer p.attachTo(RdmaProgPostSendEnter, posts, 0)()
+	p.list(1, false)
+	fill := func() {
+		for before := p.dropped(); p.dropped() == before; {
+			p.post(address64(&p.sends[0]))
+		}
+	}
+	stats := func() (all []RdmaStats) {
+		if err := p.coll.Maps[RdmaMapStats].Lookup(uint32(0), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	fill()
+	all := stats()
+	for cpu := range all {
+		if l := all[cpu].Dropped[RdmaRecordKindRECORD_WR]; l.Begun != l.Count || (l.Lag == 0) != (l.Count == 0) || (l.Last == 0) != (l.Count == 0) {
+			t.Errorf("%+v", l)
+		}
+		all[cpu].Dropped[RdmaRecordKindRECORD_WR].Last = later
+	}
+	if err := p.coll.Maps[RdmaMapStats].Put(uint32(0), all); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	for cpu, s := range stats() {
+		if l := s.Dropped[RdmaRecordKindRECORD_WR]; l.Last != later {
+			t.Errorf("CPU %d: %+v", cpu, l)
+		}
+	}
+}

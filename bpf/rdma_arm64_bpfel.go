@@ -478,7 +478,9 @@ type RdmaStats struct {
 	Dropped [21]struct {
 		_     structs.HostLayout
 		Count uint64
+		Begun uint64
 		Last  uint64
+		Lag   uint64
 	}
 	Woken uint64
 }

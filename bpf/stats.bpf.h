@@ -33,9 +33,15 @@ enum counter {
 	COUNTERS,
 };
 
+/*
+ * The order is that in which user space reads: a drop that is counted has told of its
+ * times before, and while count is less than begun, some are on their way.
+ */
 struct loss {
 	__u64 count;
-	__u64 last;	/* time of the latest */
+	__u64 begun;
+	__u64 last;	/* the greatest of their times */
+	__u64 lag;	/* the most that the time of one was before its drop */
 };
 
 struct stats {
@@ -72,15 +78,37 @@ static __always_inline void count(enum counter which)
 	count_many(which, 1);
 }
 
-/* n: what they would have told of, which of WRs are more than records. */
-static __always_inline void count_dropped_many(enum record_kind kind, __u64 time, __u32 n)
+#define KEEP_TRIES 8	/* each fails only where another drop of this CPU comes in between */
+
+static __always_inline void keep_most(__u64 *most, __u64 value)
+{
+	__u64 was;
+	__u32 i;
+
+	for (i = 0; i < KEEP_TRIES; i++) {
+		was = *(volatile __u64 *)most;
+		if (value <= was || __sync_val_compare_and_swap(most, was, value) == was)
+			return;
+	}
+}
+
+/*
+ * n: what they would have told of, which of WRs are more than records.  A program takes
+ * the time of its record first: it may be preempted before it finds the ring full, and
+ * here, and others drop records meanwhile.
+ */
+static __noinline void count_dropped_many(enum record_kind kind, __u64 time, __u32 n)
 {
 	struct stats *s = stats_here();
+	struct loss *l;
 
-	if (!s)
+	if (!s || kind >= RECORD_KINDS)
 		return;
-	__sync_fetch_and_add(&s->dropped[kind].count, n);
-	s->dropped[kind].last = time;
+	l = &s->dropped[kind];
+	__sync_fetch_and_add(&l->begun, n);
+	keep_most(&l->last, time);
+	keep_most(&l->lag, bpf_ktime_get_ns() - time);
+	__sync_fetch_and_add(&l->count, n);
 }
 
 static __always_inline void count_dropped(enum record_kind kind, __u64 time)

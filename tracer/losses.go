@@ -10,11 +10,12 @@ import (
 // lossMeter turns the drop counters of the programs into events.
 type lossMeter struct {
 	seen  [][bpf.RdmaRecordKindRECORD_KINDS]uint64 // by CPU
-	until uint64                                   // when the counters were last looked at, ns
+	until [][bpf.RdmaRecordKindRECORD_KINDS]uint64 // the latest look at which no drop was on its way, ns
+	begin uint64                                   // of the trace, ns
 	stats []bpf.RdmaStats                          // reused
 }
 
-func (m *lossMeter) since(now uint64) { m.until = now }
+func (m *lossMeter) since(now uint64) { m.begin = now }
 
 // reportLosses emits what was lost since the last call.
 func (t *Tracer) reportLosses(sink func(*event.Event) error) error {
@@ -29,40 +30,39 @@ func (t *Tracer) reportLosses(sink func(*event.Event) error) error {
 }
 
 // report emits a Loss for every CPU and kind of event that lost some since the
-// last call. Their begin is that call, as nothing was lost before it; but a program
-// takes the time of its record first, and may be preempted before it finds the ring
-// full, so one that was lost since can be of a time before that call. Records that
-// are no events (stacks, libraries, trials) are told of by the counters alone: a
-// Loss of them would cast doubt on events that are all there.
+// last call. A program takes the time of its record first, and may be preempted before
+// it finds the ring full, and again before it has counted that. So what is counted now
+// was dropped after the latest call at which no drop was on its way, and is at most the
+// greatest lag older than that: the Loss is of no less time than its records, of more
+// where a lag was long once. Records that are no events (stacks, libraries, trials) are
+// told of by the counters alone: a Loss of them would cast doubt on events that are all
+// there.
 func (m *lossMeter) report(now uint64, sink func(*event.Event) error) error {
 	if m.seen == nil {
 		m.seen = make([][bpf.RdmaRecordKindRECORD_KINDS]uint64, len(m.stats))
+		m.until = make([][bpf.RdmaRecordKindRECORD_KINDS]uint64, len(m.stats))
 	}
 	for cpu := range m.stats {
 		for kind := range m.seen[cpu] {
-			lost := m.stats[cpu].Dropped[kind]
-			if kindOf[kind] == 0 || lost.Count == m.seen[cpu][kind] {
+			lost, n := m.stats[cpu].Dropped[kind], m.stats[cpu].Dropped[kind].Count-m.seen[cpu][kind]
+			begin := max(m.begin, m.until[cpu][kind])
+			begin -= min(begin, lost.Lag)
+			m.seen[cpu][kind] = lost.Count
+			if lost.Begun == lost.Count {
+				m.until[cpu][kind] = now
+			}
+			if kindOf[kind] == 0 || n == 0 {
 				continue
 			}
-			begin := m.until
-			if lost.Last != 0 {
-				begin = min(begin, lost.Last)
-			}
-			end := max(lost.Last, m.until)
-			if n := lost.Count - m.seen[cpu][kind]; n > 1 && lost.Last < m.until {
-				end = now // Last is the one that was told last: others may be later
-			}
 			e := event.Event{
-				Time: end, CPU: uint16(cpu), Kind: event.KindLoss,
-				Loss: event.Loss{Begin: begin, Count: lost.Count - m.seen[cpu][kind], Of: kindOf[kind]},
+				Time: max(lost.Last, begin), CPU: uint16(cpu), Kind: event.KindLoss,
+				Loss: event.Loss{Begin: begin, Count: n, Of: kindOf[kind]},
 			}
-			m.seen[cpu][kind] = lost.Count
 			if err := sink(&e); err != nil {
 				return err
 			}
 		}
 	}
-	m.until = now
 	return nil
 }
 

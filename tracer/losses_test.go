@@ -9,8 +9,8 @@ import (
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
-// TestLossesAreOfEvents: each drop is told once, from the look before, and a
-// dropped stack takes nothing from the events.
+// TestLossesAreOfEvents: each drop is told once, as of no less time than it may be of,
+// and a dropped stack takes nothing from the events.
 func TestLossesAreOfEvents(t *testing.T) {
 	m := lossMeter{stats: make([]bpf.RdmaStats, 2)}
 	m.since(100)
@@ -25,35 +25,48 @@ func TestLossesAreOfEvents(t *testing.T) {
 		}
 		return got
 	}
-	drop := func(cpu int, kind bpf.RdmaRecordKind, n, at uint64) {
+	// begins is a drop that a program was preempted in, ends is the rest of it.
+	begins := func(cpu int, kind bpf.RdmaRecordKind, n uint64) { m.stats[cpu].Dropped[kind].Begun += n }
+	ends := func(cpu int, kind bpf.RdmaRecordKind, n, at, lag uint64) {
 		lost := &m.stats[cpu].Dropped[kind]
-		lost.Count, lost.Last = lost.Count+n, at
+		lost.Count, lost.Last, lost.Lag = lost.Count+n, max(lost.Last, at), max(lost.Lag, lag)
 	}
-	drop(0, bpf.RdmaRecordKindRECORD_STACK, 3, 140)
-	drop(0, bpf.RdmaRecordKindRECORD_LIBRARY, 1, 150)
-	drop(1, bpf.RdmaRecordKindRECORD_WR, 2, 160)
-	want := []event.Event{{Time: 160, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 100, Count: 2, Of: event.KindWR}}}
-	if diff := cmp.Diff(want, report(200)); diff != "" {
-		t.Error(diff)
+	drop := func(cpu int, kind bpf.RdmaRecordKind, n, at, lag uint64) {
+		begins(cpu, kind, n)
+		ends(cpu, kind, n, at, lag)
 	}
+	reports := func(now, begin, end, count uint64) {
+		t.Helper()
+		want := []event.Event{{Time: end, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: begin, Count: count, Of: event.KindWR}}}
+		if diff := cmp.Diff(want, report(now)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	const wr = bpf.RdmaRecordKindRECORD_WR
+	drop(0, bpf.RdmaRecordKindRECORD_STACK, 3, 140, 0)
+	drop(0, bpf.RdmaRecordKindRECORD_LIBRARY, 1, 150, 0)
+	drop(1, wr, 2, 160, 0)
+	reports(200, 100, 160, 2)
 	if got := report(300); got != nil {
 		t.Errorf("told twice: %+v", got)
 	}
-	// Its program was preempted between taking the time and finding the ring full.
-	drop(1, bpf.RdmaRecordKindRECORD_WR, 1, 250)
-	want = []event.Event{{Time: 300, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 250, Count: 1, Of: event.KindWR}}}
-	if diff := cmp.Diff(want, report(300)); diff != "" {
-		t.Error(diff)
+	// Its program was preempted between taking the time and finding the ring full, for
+	// 70 at most.
+	drop(1, wr, 1, 250, 70)
+	reports(400, 230, 250, 1)
+	// The same, while another was dropped after it.
+	drop(1, wr, 1, 450, 0)
+	drop(1, wr, 1, 380, 60)
+	reports(500, 330, 450, 2)
+	// One is on its way at a look, and was dropped before it.
+	begins(1, wr, 1)
+	drop(1, wr, 1, 550, 0)
+	reports(600, 430, 550, 1)
+	if got := report(700); got != nil {
+		t.Errorf("told before it was counted: %+v", got)
 	}
-	drop(1, bpf.RdmaRecordKindRECORD_WR, 1, 390)
-	want = []event.Event{{Time: 390, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 300, Count: 1, Of: event.KindWR}}}
-	if diff := cmp.Diff(want, report(400)); diff != "" {
-		t.Error(diff)
-	}
-	// The same, after another was dropped.
-	drop(1, bpf.RdmaRecordKindRECORD_WR, 2, 350)
-	want = []event.Event{{Time: 500, CPU: 1, Kind: event.KindLoss, Loss: event.Loss{Begin: 350, Count: 2, Of: event.KindWR}}}
-	if diff := cmp.Diff(want, report(500)); diff != "" {
-		t.Error(diff)
-	}
+	ends(1, wr, 1, 520, 50)
+	reports(800, 430, 550, 1)
+	drop(1, wr, 1, 850, 0)
+	reports(900, 730, 850, 1)
 }
