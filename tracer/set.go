@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/rdmatrace/rdmatrace/event"
+	"github.com/rdmatrace/rdmatrace/tracer/locate"
 )
 
 // targets are all traced processes: those given, and the children that follow.
@@ -36,7 +37,10 @@ func openTargets(ctx context.Context, cfg *Config) (*targets, error) {
 	if len(cfg.Command) == 0 {
 		return ts, nil
 	}
-	var err error
+	err := locate.PreflightStart(cfg.Host)
+	if err != nil {
+		return nil, errors.Join(err, ts.close())
+	}
 	if ts.cmd, err = startHeld(cfg.Command, cfg.CommandStdout); err != nil {
 		return nil, errors.Join(err, ts.close())
 	}

@@ -3,6 +3,7 @@ package locate
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -17,7 +18,28 @@ const (
 	capSysAdmin      = 21
 	capPerfmon       = 38
 	capBPF           = 39
+	capCheckpoint    = 40
 )
+
+// PreflightStart decides whether a program can be started and traced on this
+// machine, before one is. The error is a *PreflightError.
+func PreflightStart(host Host) error {
+	f := newFacts(0, &host)
+	for _, check := range []func(Host) error{f.permitted, f.kernelAllows} {
+		if err := check(host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tracing is what is tried, for errors.
+func (f *Facts) tracing() string {
+	if f.PID == 0 {
+		return "starting a program and tracing it"
+	}
+	return fmt.Sprintf("tracing process %d (%s)", f.PID, f.Comm)
+}
 
 // permitted: this process may load programs, attach them and read the target.
 // CAP_SYS_ADMIN stands in for CAP_BPF and CAP_PERFMON (capabilities(7)).
@@ -31,29 +53,35 @@ func (f *Facts) permitted(host Host) error {
 		return problem(Unreadable, f.PID, err, "read this process's capabilities: %v", err)
 	}
 	has := func(c uint) bool { return have>>c&1 != 0 }
-	var missing []string
-	for _, need := range []struct {
+	type capability struct {
 		bit  uint
 		name string
 		or   uint // stands in for it
-	}{
+	}
+	needs := []capability{
 		{capBPF, "CAP_BPF", capSysAdmin}, {capPerfmon, "CAP_PERFMON", capSysAdmin},
 		{capSysPtrace, "CAP_SYS_PTRACE", capSysPtrace}, {capDACReadSearch, "CAP_DAC_READ_SEARCH", capDACOverride},
-	} {
+	}
+	if f.PID == 0 { // the dynamic linker is probed, through /proc/PID/map_files
+		needs = append(needs, capability{capCheckpoint, "CAP_CHECKPOINT_RESTORE", capSysAdmin})
+	}
+	var all, missing []string
+	for _, need := range needs {
+		all = append(all, need.name)
 		if !has(need.bit) && !has(need.or) {
 			missing = append(missing, need.name)
 		}
 	}
 	if len(missing) > 0 {
 		e := problem(NotPermitted, f.PID, nil,
-			"tracing process %d (%s) needs %s: run rdmatrace as root, or give its file those capabilities (setcap %s=ep)",
-			f.PID, f.Comm, strings.Join(missing, ", "), strings.ToLower(strings.Join(missing, ",")))
+			"%s needs %s: run rdmatrace as root, or give its file all capabilities for that (setcap %s=ep)",
+			f.tracing(), strings.Join(missing, ", "), strings.ToLower(strings.Join(all, ","))) // setcap takes away what it does not name
 		e.Missing = missing
 		return e
 	}
 	if m, err := os.ReadFile(host.Proc + "/self/uid_map"); err == nil && !wholeNamespace(m) && !has(capSysAdmin) {
 		return problem(NotPermitted, f.PID, nil,
-			"tracing process %d (%s) from inside a user namespace: its capabilities do not count for BPF; run rdmatrace on the host", f.PID, f.Comm)
+			"%s from inside a user namespace: its capabilities do not count for BPF; run rdmatrace on the host", f.tracing())
 	}
 	return f.paranoid(host, has(capSysAdmin))
 }
@@ -73,8 +101,8 @@ func (f *Facts) paranoid(host Host, admin bool) error {
 	level, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err == nil && level > 2 && !admin {
 		return problem(PerfParanoid, f.PID, nil,
-			"placing probes in process %d (%s): kernel.perf_event_paranoid is %d, which asks for CAP_SYS_ADMIN: run rdmatrace as root, or sysctl kernel.perf_event_paranoid=2",
-			f.PID, f.Comm, level)
+			"%s: kernel.perf_event_paranoid is %d, which asks for CAP_SYS_ADMIN to place probes: run rdmatrace as root, or sysctl kernel.perf_event_paranoid=2",
+			f.tracing(), level)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func TestPreflightProblems(t *testing.T) {
 		{"no capability", []string{"proc/self/status", "CapEff:\t" + noBPF + "\n"}, NotPermitted,
 			[]string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}, []string{"CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH", "as root"}},
 		{"three of four", []string{"proc/self/status", "CapEff:\t000000c000080000\n"}, NotPermitted,
-			[]string{"CAP_DAC_READ_SEARCH"}, []string{"setcap cap_dac_read_search=ep"}},
+			[]string{"CAP_DAC_READ_SEARCH"}, []string{"needs CAP_DAC_READ_SEARCH:", "setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search=ep"}},
 		{"root without ptrace", []string{"proc/self/status", "CapEff:\t" + noPtrace + "\n"}, NotPermitted,
 			[]string{"CAP_SYS_PTRACE"}, []string{"needs CAP_SYS_PTRACE:"}},
 		{"neither perfmon nor admin", []string{"proc/self/status", "CapEff:\t" + noPerf + "\n"}, NotPermitted,
@@ -147,6 +147,34 @@ func TestPreflightProblems(t *testing.T) {
 				if !strings.Contains(p.Error(), s) {
 					t.Errorf("%q does not say %q", p.Error(), s)
 				}
+			}
+		})
+	}
+}
+
+// TestPreflightStart: what forbids to start a program is said before one is started.
+func TestPreflightStart(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		other []string
+		want  string // of the error; empty: it may start
+	}{
+		{"root", nil, ""},
+		{"nobody", []string{"proc/self/status", "CapEff:\t0000000000000000\n"},
+			"starting a program and tracing it needs CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE: run rdmatrace as root"},
+		{"what -p needs", []string{"proc/self/status", "CapEff:\t000000c000080004\n"}, "needs CAP_CHECKPOINT_RESTORE:"},
+		{"and the fifth", []string{"proc/self/status", "CapEff:\t000001c000080004\n"}, ""},
+		{"admin stands in for it", []string{"proc/self/status", "CapEff:\t0000000000280004\n"}, ""},
+		{"inside a user namespace", []string{"proc/self/status", "CapEff:\t000001ffffdfffff\n", "proc/self/uid_map", "0 1000 1\n"},
+			"starting a program and tracing it from inside a user namespace"},
+		{"paranoid", []string{"proc/self/status", "CapEff:\t000001ffffdfffff\n", "proc/sys/kernel/perf_event_paranoid", "4\n"},
+			"starting a program and tracing it: kernel.perf_event_paranoid is 4"},
+		{"no BTF", []string{"sys/" + btf, ""}, "CONFIG_DEBUG_INFO_BTF"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := PreflightStart(fakeMachine(t, tt.other...))
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
 	}
