@@ -29,9 +29,10 @@ const (
 	StepPostSend
 	StepBuilders // from wr_start to wr_complete
 	StepPoll
+	StepArm // of a completion queue, for events
 )
 
-var stepKinds = map[locate.Verb]StepKind{locate.PostSend: StepPostSend, locate.PollCQ: StepPoll}
+var stepKinds = map[locate.Verb]StepKind{locate.PostSend: StepPostSend, locate.PollCQ: StepPoll, locate.ReqNotifyCQ: StepArm}
 
 // PlannedTraps and what they take together, without the programs that run at them.
 type PlannedTraps struct {

@@ -30,6 +30,7 @@ func TestPlanCosts(t *testing.T) {
 	add(locate.WRSetUDAddr, 0x620, false, 9000)
 	add(locate.WRComplete, 0x700, false, 9000, 400)
 	add(locate.WRComplete, 0x710, false, 600, 400)
+	add(locate.ReqNotifyCQ, 0x800, false, 9000)
 	costs := map[string]PlannedCost{}
 	for _, c := range planCosts(lib, fns, probes, calibrate.Result{}, false, false) {
 		costs[c.Step] = c
@@ -38,12 +39,13 @@ func TestPlanCosts(t *testing.T) {
 		"a call of post_send, whatever it posts":                   {Kind: StepPostSend, First: PlannedTraps{2, 1000}},
 		"a call of poll_cq, also one that finds nothing":           {Kind: StepPoll, First: PlannedTraps{2, 1000}},
 		"a work request by builders, from wr_start to wr_complete": {Kind: StepBuilders, First: PlannedTraps{5, 2800}},
+		"a call of req_notify_cq":                                  {Kind: StepArm, First: PlannedTraps{1, 9000}},
 	} {
 		if c := costs[step]; c.Kind != want.Kind || c.First != want.First || c.When != "" {
 			t.Errorf("%s: %+v, want %+v for good", step, c, want)
 		}
 	}
-	if len(costs) != 3 {
+	if len(costs) != 4 {
 		t.Errorf("%+v", costs)
 	}
 }

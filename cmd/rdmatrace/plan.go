@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -107,6 +108,9 @@ func inAll(costs []tracer.PlannedCost) (out []string) {
 			more := ""
 			if poll.Then.Traps == 0 {
 				more = fmt.Sprintf("; each poll that finds nothing takes %s more", traps(poll.First))
+			}
+			if i := slices.IndexFunc(costs, func(c tracer.PlannedCost) bool { return c.Kind == tracer.StepArm && c.Library == poll.Library }); i >= 0 {
+				more += fmt.Sprintf("; where the program sleeps until the event, the arm takes %s more", traps(last(costs[i])))
 			}
 			out = append(out, fmt.Sprintf("in all, for a work request posted alone by %s and its completion: %s (%s)%s", way, traps(sum), post.Library, more))
 		}
