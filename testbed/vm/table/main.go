@@ -171,7 +171,8 @@ func (t *table) String() string {
 const head = `# Kernels
 
 What rdmatrace's own tests found on each kernel of the matrix (testbed/vm/kernels), made by ` + "`make vm-test`" + `: nothing
-here is written by hand. A kernel that is not in the table has not been tried. Kernels without soft-RoCE tests are refused
-(the row "traced"), or a machine's own, outside the VM. An empty cell: not tried there.
+here is written by hand. A kernel that is not in the table has not been tried, nor what has an empty cell. A column without tests of soft-RoCE is of a kernel
+that rdmatrace refuses (the row "traced" says why), or of the machine's own, outside the VM. testbed/vm/README.md says what the tests compare, and
+what is known to fail at times.
 
 `
