@@ -103,3 +103,14 @@ func TestLossOfDamagedCount(t *testing.T) {
 		}
 	}
 }
+
+// An entry that the kernel had written before it began to is damage: it would put done
+// after its own bound.
+func TestWrittenBeforeItBegan(t *testing.T) {
+	o := newOrderer(0, nil)
+	for end, want := range map[uint64]arrival{99: arrivedBroken, 100: arrivedInTime, 101: arrivedInTime} {
+		if got := o.add(&event.Event{Time: 100, Kind: event.KindCQE, Verb: event.Verb{End: end}}); got != want {
+			t.Errorf("from 100 to %d: %d, want %d", end, got, want)
+		}
+	}
+}

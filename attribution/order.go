@@ -147,6 +147,8 @@ func isBroken(ev *event.Event) bool {
 	switch ev.Kind {
 	case event.KindInterrupt:
 		return ev.IRQ.Begin > ev.Time
+	case event.KindCQE:
+		return ev.Verb.End < ev.Time
 	case event.KindQP:
 		return ev.Object == nil || ev.Object.QP == nil
 	case event.KindCQ:
