@@ -35,7 +35,9 @@ static __always_inline __u64 cq_handle(struct ib_cq *cq)
 
 static __always_inline __u32 cq_mask(struct rxe_cq *cq)
 {
-	return BPF_CORE_READ(cq, queue, index_mask);
+	struct rxe_queue *queue = BPF_CORE_READ(cq, queue);
+
+	return READ_INT(queue, index_mask);
 }
 
 static __always_inline __u32 cq_produced(struct rxe_cq *cq)
@@ -55,7 +57,7 @@ static __always_inline void cq_entries(struct rxe_cq *cq)
 
 	if (!s || !queue || s->ring_at == ring_at)
 		return;
-	s->entry_shift = BPF_CORE_READ(queue, log2_elem_size);
+	s->entry_shift = READ_INT(queue, log2_elem_size);
 	s->mask_at = (__u64)queue + bpf_core_field_offset(struct rxe_queue, index_mask);
 	s->consumer_at = bpf_core_field_offset(struct rxe_queue_buf, consumer_index);
 	s->entries_at = bpf_core_field_offset(struct rxe_queue_buf, data);

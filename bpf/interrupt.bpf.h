@@ -131,7 +131,7 @@ static __always_inline void softirq_leaves(struct cpu_state *c, struct task_stru
 	struct switched_out *out;
 	__u32 i;
 
-	if (!c->depth || s->kind != INTERRUPT_SOFTIRQ || !BPF_CORE_READ(prev, softirq_disable_cnt))
+	if (!c->depth || s->kind != INTERRUPT_SOFTIRQ || !READ_INT(prev, softirq_disable_cnt))
 		return;
 	for (i = 0; i < SWITCHED_OUT; i++) {
 		out = switched_out_slot(c, i);
@@ -157,7 +157,7 @@ static __always_inline void softirq_comes_back(struct cpu_state *c, struct task_
 		if (!out->tid || out->tid != (__u32)next->pid)
 			continue;
 		out->tid = 0;
-		if (!BPF_CORE_READ(next, softirq_disable_cnt))
+		if (!READ_INT(next, softirq_disable_cnt))
 			return; /* its end was missed */
 		s = interrupt_slot(c, 0);
 		*s = out->interrupt;

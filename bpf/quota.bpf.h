@@ -23,14 +23,14 @@ static __always_inline bool task_throttled(struct task_struct *task)
 {
 	struct cfs_rq *rq = NULL;
 
-	if (BPF_CORE_READ(task, prio) < MAX_RT_PRIO)
+	if (READ_INT(task, prio) < MAX_RT_PRIO)
 		return false;
 	if (bpf_core_field_exists(task->throttled))
-		return BPF_CORE_READ(task, throttled);
+		return READ_INT(task, throttled);
 	if (!bpf_core_field_exists(rq->throttle_count)) /* no CONFIG_CFS_BANDWIDTH */
 		return false;
 	rq = BPF_CORE_READ(task, se.cfs_rq);
-	return BPF_CORE_READ(rq, throttle_count) > 0;
+	return READ_INT(rq, throttle_count) > 0;
 }
 
 static __always_inline struct waiter *waiter_slot(struct cpu_state *c, __u32 i)

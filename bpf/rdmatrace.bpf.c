@@ -12,6 +12,7 @@
 
 #include "event.h"
 #include "verbs.h"
+#include "core.bpf.h"
 #include "config.bpf.h"
 #include "stats.bpf.h"
 #include "ring.bpf.h"

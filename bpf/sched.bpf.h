@@ -24,8 +24,8 @@ static __always_inline __u32 task_cpu(struct task_struct *task)
 	struct task_struct___old *old = (void *)task;
 
 	if (bpf_core_field_exists(task->thread_info.cpu))
-		return BPF_CORE_READ(task, thread_info.cpu);
-	return BPF_CORE_READ(old, cpu);
+		return READ_INT(task, thread_info.cpu);
+	return READ_INT(old, cpu);
 }
 
 static __always_inline __u32 task_state(struct task_struct *task)
@@ -33,8 +33,8 @@ static __always_inline __u32 task_state(struct task_struct *task)
 	struct task_struct___old *old = (void *)task;
 
 	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
-	return BPF_CORE_READ(old, state);
+		return READ_INT(task, __state);
+	return READ_INT(old, state);
 }
 
 static __always_inline __u64 task_cgroup(struct task_struct *task)
@@ -216,7 +216,7 @@ static __always_inline void on_wakeup(struct task_struct *task)
 
 	if (!open || !is_target(task->tgid))
 		return;
-	if (bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ(task, on_cpu))
+	if (bpf_core_field_exists(task->on_cpu) && READ_INT(task, on_cpu))
 		return;
 	t = thread_of(task);
 	if (!t)

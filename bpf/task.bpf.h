@@ -107,7 +107,7 @@ int task_found(struct bpf_iter__task *ctx)
 		return 0;
 	t = thread_make(task);
 	state = task_state(task);
-	if (open && t && !state && bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu))
+	if (open && t && !state && bpf_core_field_exists(task->on_cpu) && !READ_INT(task, on_cpu))
 		wait_begin(t, task, task_cpu(task), false);
 	if (open)
 		task_emit(task, TASK_FOUND, 0, state);
