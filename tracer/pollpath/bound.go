@@ -1,20 +1,16 @@
 package pollpath
 
-import "golang.org/x/arch/x86/x86asm"
-
 // below is what a compare and the jump after it tell: the low bits of a register
 // are at most max.
 type below struct {
-	reg  x86asm.Reg
-	bits uint
-	max  int64
+	operand
+	max int64
 }
 
 // index is what is known, somewhere before a table's load, of the entry that it will
 // take: that it is at most the low bits of reg, shifted right.
 type index struct {
-	reg   x86asm.Reg
-	bits  uint
+	operand
 	shift uint
 	known [4]below // that hold here, the latest found first
 	// less is what the flags, set further back, are known to tell of those compared.
@@ -36,15 +32,10 @@ const (
 // libmlx5 compares the byte that holds a CQE's opcode in its upper half with 0xef,
 // and shifts it. 0: unknown. What a mask or a small type would allow is no bound:
 // where the compiler knows that some values don't occur the table is shorter.
-func (g *graph) tableBound(load *node) (entries int) {
-	mem, _ := load.in.Args[1].(x86asm.Mem)
-	reg, bits, ok := register(mem.Index)
-	if !ok {
-		return 0
-	}
+func (g *graph) tableBound(load *node, by operand) (entries int) {
 	most := int64(-1)
-	ok = back(g, load.addr, index{reg: reg, bits: bits}, func(n *node, to uint64, x index) (index, bool, bool) {
-		x, ok := x.before(n, to)
+	ok := back(g, load.addr, index{operand: by}, func(n *node, to uint64, x index) (index, bool, bool) {
+		x, ok := x.before(g.isa, n, to)
 		limit, found := x.limit()
 		if found {
 			most = max(most, limit)
@@ -70,96 +61,85 @@ func (x *index) limit() (int64, bool) {
 }
 
 // before takes x back over n, which leads to the instruction at to.
-func (x index) before(n *node, to uint64) (index, bool) {
+func (x index) before(machine *isa, n *node, to uint64) (index, bool) {
 	if n.flow == flowCond {
 		if x.less == orderUnknown {
-			x.less = orderAfter(n, to)
+			x.less = n.orderAfter(to)
 		}
-		_, _, ok := writes(n)
-		return x, ok
+		return x, n.whole
 	}
 	if n.flow == flowCall {
-		for i, k := range x.known {
-			if returned[k.reg] {
-				x.known[i] = below{}
-			}
-		}
+		x.forget(func(r reg) bool { return machine.returned[r] })
 		x.less = orderUnknown
-		return x, !returned[x.reg]
+		return x, !machine.returned[x.reg]
 	}
-	reg, bits, ok := writes(n)
-	if !ok {
+	if !n.whole {
 		return x, false
 	}
-	if n.in.Op == x86asm.CMP {
-		x.learn(n.in)
-	}
-	if !keepsFlags[n.in.Op] && n.flow == flowNext {
+	x.learn(n.compare)
+	if n.flags {
 		x.less = orderUnknown
 	}
-	if reg == 0 {
-		return x, true
-	}
-	for i, k := range x.known {
-		if k.reg == reg {
-			x.known[i] = below{}
-		}
-	}
-	if reg == x.reg {
-		return x.made(n.in, bits)
+	x.forget(func(r reg) bool { return n.writes(r) != nil })
+	if e := n.writes(x.reg); e != nil {
+		return x.made(e)
 	}
 	return x, true
 }
 
+// forget drops what is known of some registers.
+func (x *index) forget(which func(reg) bool) {
+	for i, k := range x.known {
+		if k.reg != noReg && which(k.reg) {
+			x.known[i] = below{}
+		}
+	}
+}
+
 // learn takes what the compare tells, if the flags that it sets were gone by.
-func (x *index) learn(in x86asm.Inst) {
-	reg, bits, isReg := register(in.Args[0])
-	imm, isImm := in.Args[1].(x86asm.Imm)
-	if !isReg || !isImm || x.less == orderUnknown {
+func (x *index) learn(told below) {
+	if told.reg == noReg || x.less == orderUnknown {
 		return
 	}
-	most := int64(imm)
-	if bits < 64 {
-		most &= 1<<bits - 1
-	}
 	if x.less == orderLess {
-		most--
+		told.max--
 	}
-	if most < 0 {
+	if told.max < 0 {
 		return
 	}
 	copy(x.known[1:], x.known[:])
-	x.known[0] = below{reg, bits, most}
+	x.known[0] = told
 }
 
-// made takes x back over the instruction that gave its register bits of its value.
-func (x index) made(in x86asm.Inst, bits uint) (index, bool) {
-	if bits < 32 && bits < x.bits {
+// made takes x back over the instruction that gave its register its value.
+func (x index) made(e *effect) (index, bool) {
+	if e.bits < 32 && e.bits < x.bits {
 		return x, false // the rest is from elsewhere
 	}
-	switch in.Op {
-	case x86asm.MOV, x86asm.MOVZX:
-		from, n, ok := register(in.Args[1])
-		x.reg, x.bits = from, min(x.bits, bits, n)
-		return x, ok
-	case x86asm.SHR:
-		by, ok := in.Args[1].(x86asm.Imm)
-		x.bits, x.shift = bits, x.shift+uint(by)
-		return x, ok && by >= 0 && by < 64 && x.shift < 64
+	v := e.only()
+	if v.from.mem || v.neg || v.signed {
+		return x, false
+	}
+	switch {
+	case v.kind == valueOf && v.by == 0:
+		x.reg, x.bits = v.from.reg, min(x.bits, e.bits, v.bits)
+		return x, true
+	case v.kind == valueShifted:
+		x.reg, x.bits, x.shift = v.from.reg, v.bits, x.shift+uint(v.by)
+		return x, x.shift < 64
 	}
 	return x, false
 }
 
 // orderAfter is what is known of those that were compared where the jump n leads
 // on to the instruction at to.
-func orderAfter(n *node, to uint64) order {
+func (n *node) orderAfter(to uint64) order {
 	taken, passed := n.target == to, n.next() == to
 	switch {
 	case taken == passed:
-	case passed && n.in.Op == x86asm.JA, taken && n.in.Op == x86asm.JBE:
-		return orderAtMost
-	case passed && n.in.Op == x86asm.JAE, taken && n.in.Op == x86asm.JB:
-		return orderLess
+		return orderUnknown
+	case taken:
+		return n.taken
 	}
-	return orderUnknown
+	return n.passed
 }

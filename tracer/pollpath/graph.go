@@ -1,39 +1,20 @@
 package pollpath
 
 import (
-	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
-
-	"golang.org/x/arch/x86/x86asm"
 )
 
-// flow says where control goes after an instruction.
-type flow uint8
-
-const (
-	flowNext   flow = iota // falls through
-	flowCond               // falls through or jumps to target
-	flowJump               // jumps to target
-	flowCall               // calls, then falls through
-	flowReturn             // ret
-	flowTable              // an indirect jump whose table was decoded
-	flowStop               // an unresolved indirect jump, ud2, hlt
-)
-
-// node is one instruction.
+// node is one instruction in its function.
 type node struct {
-	addr   uint64
-	in     x86asm.Inst
-	flow   flow
-	target uint64   // flowCond, flowJump, flowCall with a direct target
-	table  []uint64 // flowTable
-	preds  []uint64
+	inst
+	addr  uint64
+	table []uint64 // flowTable
+	preds []uint64
 }
 
-func (n *node) next() uint64 { return n.addr + uint64(n.in.Len) }
+func (n *node) next() uint64 { return n.addr + uint64(n.size) }
 
 // succs calls yield for every successor inside the function.
 func (n *node) succs(yield func(uint64)) {
@@ -65,6 +46,7 @@ func (n *node) stopAfter() {
 // graph is what recursive descent from an entry reached.
 type graph struct {
 	Image
+	*isa
 	entry      uint64
 	nodes      map[uint64]*node
 	unresolved int // indirect jumps that could not be followed
@@ -78,10 +60,11 @@ const maxNodes = 20000
 // runs on from the end of a piece of code into what follows: the last instruction
 // is often the call of a function that does not return.
 func explore(im Image, entry uint64) (*graph, error) {
-	if im.Machine != elf.EM_X86_64 {
+	machine, ok := isas[im.Machine]
+	if !ok {
 		return nil, fmt.Errorf("analyse a poll function: machine %v is not supported", im.Machine)
 	}
-	g := &graph{Image: im, entry: entry, nodes: map[uint64]*node{}}
+	g := &graph{Image: im, isa: machine, entry: entry, nodes: map[uint64]*node{}}
 	if err := g.extend([]uint64{entry}); err != nil {
 		return nil, err
 	}
@@ -104,7 +87,7 @@ func (g *graph) extend(addrs []uint64) error {
 		if len(g.nodes) == maxNodes {
 			return fmt.Errorf("analyse a poll function at %#x: more than %d instructions", g.entry, maxNodes)
 		}
-		n, err := g.decode(addr)
+		n, err := g.node(addr)
 		if err != nil {
 			return err
 		}
@@ -129,44 +112,14 @@ func (g *graph) link() {
 	}
 }
 
-func (g *graph) decode(addr uint64) (*node, error) {
-	b := g.Code(addr, 15)
-	in, err := decodeX86(b)
+func (g *graph) node(addr uint64) (*node, error) {
+	in, err := g.decode(g.Code(addr, g.longest), addr)
 	if err != nil {
 		return nil, fmt.Errorf("analyse a poll function: instruction at %#x: %w", addr, err)
 	}
-	n := &node{addr: addr, in: in}
-	rel, direct := in.Args[0].(x86asm.Rel)
-	if direct {
-		n.target = addr + uint64(in.Len) + uint64(int64(rel))
-	}
-	switch {
-	case in.Op == x86asm.RET:
-		n.flow = flowReturn
-	case in.Op == x86asm.CALL:
-		n.flow = flowCall
-	case in.Op == x86asm.JMP && direct:
-		n.flow = flowJump
-	case in.Op == x86asm.JMP, in.Op == x86asm.UD1, in.Op == x86asm.UD2, in.Op == x86asm.HLT, in.Op == x86asm.INT:
-		n.flow = flowStop
-	case direct: // jcc, jrcxz, loop
-		n.flow = flowCond
-	}
+	n := &node{inst: in, addr: addr}
 	if _, end, ok := g.Extent(addr); ok && n.next() >= end {
 		n.stopAfter()
 	}
 	return n, nil
-}
-
-// decodeX86 knows endbr64, which x86asm may not.
-func decodeX86(b []byte) (x86asm.Inst, error) {
-	if len(b) >= 4 && binary.LittleEndian.Uint32(b) == 0xfa1e0ff3 {
-		return x86asm.Inst{Op: x86asm.NOP, Len: 4}, nil
-	}
-	if len(b) >= 2 && b[0] == 0x3e && b[1] == 0xff { // notrack jmp
-		in, err := x86asm.Decode(b[1:], 64)
-		in.Len++
-		return in, err
-	}
-	return x86asm.Decode(b, 64)
 }

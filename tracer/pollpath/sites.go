@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"golang.org/x/arch/x86/x86asm"
-
 	"github.com/rdmatrace/rdmatrace/tracer/place"
 )
 
@@ -158,7 +156,7 @@ func (g *graph) emulatedAfter(step uint64, before map[uint64]bool) (uint64, bool
 		if n == nil || before[addr] {
 			return 0, false
 		}
-		if place.Emulated(g.Machine, g.Code(addr, n.in.Len)) {
+		if place.Emulated(g.Machine, g.Code(addr, n.size)) {
 			return addr, true
 		}
 		if n.flow != flowNext {
@@ -171,49 +169,48 @@ func (g *graph) emulatedAfter(step uint64, before map[uint64]bool) (uint64, bool
 
 func (g *graph) allEmulated(addrs []uint64) bool {
 	for _, a := range addrs {
-		if !place.Emulated(g.Machine, g.Code(a, g.nodes[a].in.Len)) {
+		if !place.Emulated(g.Machine, g.Code(a, g.nodes[a].size)) {
 			return false
 		}
 	}
 	return true
 }
 
+// strides are the registers that are moved by sizeof(struct ibv_wc).
 func (g *graph) strides() []Location {
 	moved := map[Location]bool{}
-	for _, n := range g.nodes {
-		reg, ok := locOf(n.in.Args[0])
-		if !ok || reg.mem {
-			continue
+	g.moves(func(to, from reg, by int64) {
+		if from == to && by == WCSize {
+			moved[to.location()] = true
 		}
-		if from, by, ok := added(n.in, reg); ok && by == WCSize && from == reg {
-			moved[Location(reg.reg-x86asm.RAX)] = true
-		}
-	}
-	var out []Location
-	for l := range Location(Registers) {
-		if moved[l] {
-			out = append(out, l)
-		}
-	}
-	return out
+	})
+	return slices.Sorted(maps.Keys(moved))
 }
 
+// shifts are what is added to a register.
 func (g *graph) shifts() []int64 {
-	by := map[int64]bool{}
-	for _, n := range g.nodes {
-		reg, ok := locOf(n.in.Args[0])
-		if !ok || reg.mem {
-			continue
+	shifts := map[int64]bool{}
+	g.moves(func(_, _ reg, by int64) {
+		if by != 0 {
+			shifts[by] = true
 		}
-		if _, d, ok := added(n.in, reg); ok && d != 0 {
-			by[d] = true
+	})
+	return slices.Sorted(maps.Keys(shifts))
+}
+
+func (g *graph) moves(yield func(to, from reg, by int64)) {
+	for _, n := range g.nodes {
+		for i := range n.does {
+			e := &n.does[i]
+			if from, by, ok := e.moved(); ok && e.bits >= 32 {
+				yield(e.dst.reg, from, by)
+			}
 		}
 	}
-	return slices.Sorted(maps.Keys(by))
 }
 
 func (g *graph) text(addr uint64) string {
-	return fmt.Sprintf("%s at %#x", x86asm.GNUSyntax(g.nodes[addr].in, addr, nil), addr)
+	return fmt.Sprintf("%s at %#x", g.isa.text(g.Code(addr, g.nodes[addr].size), addr), addr)
 }
 
 func unique(a []uint64) []uint64 {

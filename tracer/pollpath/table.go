@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"golang.org/x/arch/x86/x86asm"
 )
 
 // maxTable bounds a jump table: switches over CQE opcodes have 16 entries.
@@ -29,7 +27,7 @@ func (g *graph) resolveTables() error {
 		grown := false
 		for _, addr := range slices.Sorted(maps.Keys(g.nodes)) {
 			n := g.nodes[addr]
-			if n.flow != flowStop || n.in.Op != x86asm.JMP {
+			if n.flow != flowStop || !n.indirect {
 				continue
 			}
 			targets := g.tableOf(n)
@@ -48,7 +46,7 @@ func (g *graph) resolveTables() error {
 		}
 	}
 	for _, n := range g.nodes {
-		stopped := n.flow == flowStop && n.in.Op == x86asm.JMP
+		stopped := n.flow == flowStop && n.indirect
 		// A way to the jump that was found after its table may lead to others.
 		if stopped || n.flow == flowTable && !slices.Equal(n.table, g.tableOf(n)) {
 			g.unresolved++
@@ -69,32 +67,81 @@ func (g *graph) apart() error {
 	return nil
 }
 
-func (g *graph) tableOf(jump *node) []uint64 {
-	x, ok := jump.in.Args[0].(x86asm.Reg)
+// tableOf gives the targets of an indirect jump; none: they are unknown.
+func (g *graph) tableOf(jump *node) (targets []uint64) {
+	t, ok := g.tableAt(jump)
 	if !ok {
 		return nil
 	}
-	load, base := g.tableLoad(jump, x)
-	if load == nil {
-		return nil
-	}
-	table, ok := g.leaOf(load, base)
-	if !ok {
-		return nil
-	}
-	var targets []uint64
-	for i := range g.tableBound(load) {
-		b := g.Code(table+4*uint64(i), 4)
-		if len(b) < 4 {
+	for i := range g.tableBound(t.load, t.entry.index) {
+		target, ok := g.target(&t, i)
+		if !ok || !g.within(target) {
 			return nil
 		}
-		t := table + uint64(int64(int32(binary.LittleEndian.Uint32(b))))
-		if !g.within(t) {
-			return nil
-		}
-		targets = append(targets, t)
+		targets = append(targets, target)
 	}
 	return targets
+}
+
+// table is a jump table: a jump goes to anchor plus an entry, shifted.
+type table struct {
+	load   *node // of the entry
+	entry  value
+	bits   uint // that the load writes
+	at     uint64
+	anchor uint64
+	add    value // of the entry to the anchor
+}
+
+// tableAt finds the table that the jump goes by: an address and an entry, in either
+// order, that were added.
+func (g *graph) tableAt(jump *node) (table, bool) {
+	sum, e := g.maker(jump, jump.via)
+	if e == nil || e.bits != 64 || e.only().kind != valueSum {
+		return table{}, false
+	}
+	add := e.only()
+	orders := []value{add}
+	if add.by == 0 && add.index.bits == 64 && !add.from.mem {
+		swapped := add
+		swapped.from.reg, swapped.index.reg = add.index.reg, add.from.reg
+		orders = append(orders, swapped)
+	}
+	for _, add := range orders {
+		load, e := g.maker(sum, add.index.reg)
+		if e == nil || e.only().kind != valueLoad {
+			continue
+		}
+		t := table{load: load, entry: e.only(), bits: e.bits, add: add}
+		at, ok := g.constant(load, t.entry.from.reg)
+		anchor, ok2 := g.constant(sum, add.from.reg)
+		t.at, t.anchor = at, anchor
+		return t, ok && ok2
+	}
+	return table{}, false
+}
+
+// target is the i-th of the table's.
+func (g *graph) target(t *table, i int) (uint64, bool) {
+	size := int(t.entry.by)
+	var word [8]byte
+	b := g.Code(t.at+uint64(size*i), size)
+	if len(b) < size || size > len(word) {
+		return 0, false
+	}
+	copy(word[:], b)
+	entry := extend(binary.LittleEndian.Uint64(word[:]), uint(8*size), t.entry.signed)
+	entry = extend(entry, t.bits, false)
+	return t.anchor + extend(entry, t.add.index.bits, t.add.signed)<<t.add.by, true
+}
+
+// extend gives the low bits of x, with zeros or their sign above.
+func extend(x uint64, bits uint, signed bool) uint64 {
+	above := 64 - bits
+	if signed {
+		return uint64(int64(x<<above) >> above)
+	}
+	return x << above >> above
 }
 
 // within says that addr is in the function: in a piece of code that it was seen to
@@ -112,58 +159,52 @@ func (g *graph) within(addr uint64) bool {
 	return false
 }
 
-// tableLoad walks back in a straight line to the movslq that loads the entry,
-// and says which register holds the table.
-func (g *graph) tableLoad(jump *node, x x86asm.Reg) (*node, x86asm.Reg) {
-	n := jump
-	var other x86asm.Reg // what is added to x, once that is seen
+// maker walks back in a straight line to the instruction that makes what is in the
+// register before n.
+func (g *graph) maker(n *node, r reg) (*node, *effect) {
 	for range 6 {
 		if len(n.preds) != 1 {
-			return nil, 0
+			return nil, nil
 		}
 		n = g.nodes[n.preds[0]]
-		to, from := n.in.Args[0], n.in.Args[1]
-		mem, isMem := from.(x86asm.Mem)
-		if n.in.Op == x86asm.MOVSXD && isMem && mem.Scale == 4 && mem.Disp == 0 && other != 0 &&
-			(to == x && mem.Base == other || to == other && mem.Base == x) {
-			return n, mem.Base
+		if !n.whole {
+			return nil, nil
 		}
-		if n.in.Op == x86asm.ADD && to == x && other == 0 {
-			other, _ = from.(x86asm.Reg)
-			continue
-		}
-		reg, _, ok := writes(n)
-		if !ok || reg != 0 && (reg == x || reg == other) {
-			return nil, 0
+		if e := n.writes(r); e != nil {
+			return n, e
 		}
 	}
-	return nil, 0
+	return nil, nil
 }
 
-// leaOf finds the address that the register has at the load: on every way there a
-// rip-relative lea gave it the same.
-func (g *graph) leaOf(load *node, base x86asm.Reg) (uint64, bool) {
+// constant finds the address that the register holds before an instruction: on every
+// way there it was given the same.
+func (g *graph) constant(at *node, r reg) (uint64, bool) {
+	type sum struct {
+		reg reg
+		by  int64 // to be added
+	}
 	var found uint64
-	ok := back(g, load.addr, base, func(n *node, _ uint64, base x86asm.Reg) (x86asm.Reg, bool, bool) {
+	ok := back(g, at.addr, sum{reg: r}, func(n *node, _ uint64, s sum) (before sum, done, ok bool) {
 		if n.flow == flowCall {
-			return base, false, !returned[base]
+			return s, false, !g.returned[s.reg]
 		}
-		reg, bits, ok := writes(n)
-		switch mem, isMem := n.in.Args[1].(x86asm.Mem); {
-		case !ok:
-			return base, false, false
-		case reg != base:
-			return base, false, true
-		case n.in.Op == x86asm.MOV && bits == 64:
-			from, n, isReg := register(n.in.Args[1])
-			return from, false, isReg && n == 64
-		case n.in.Op == x86asm.LEA && isMem && mem.Base == x86asm.RIP && mem.Index == 0:
-			addr := n.next() + uint64(mem.Disp)
+		if !n.whole {
+			return s, false, false
+		}
+		e := n.writes(s.reg)
+		if e == nil {
+			return s, false, true
+		}
+		v := e.only()
+		if v.kind == valueConst {
+			addr := uint64(v.by + s.by)
 			same := found == 0 || found == addr
 			found = addr
-			return base, true, same
+			return s, true, same
 		}
-		return base, false, false
+		from, by, moved := e.moved()
+		return sum{from, s.by + by}, false, moved && e.bits == 64 && v.bits == 64
 	})
 	return found, ok && found != 0
 }
