@@ -8,8 +8,8 @@ import (
 
 // stepARM64 decodes one instruction of 4 bytes. What the kernel simulates is
 // listed in arch/arm64/kernel/probes/decode-insn.c: branches, adr and adrp,
-// literal loads, nop. Hints other than nop have differed between kernels, so
-// they count as single-stepped, and paciasp ends the line: it signs the link
+// literal loads. Hints have differed between kernels (nop is simulated since 6.13
+// only), so they count as single-stepped, and paciasp ends the line: it signs the link
 // register, which a return probe placed after it would replace unsigned.
 func stepARM64(code []byte) (instruction, bool) {
 	if len(code) < 4 {
@@ -32,7 +32,7 @@ func stepARM64(code []byte) (instruction, bool) {
 }
 
 var hintsARM64 = map[uint32]instruction{
-	0xd503201f: {size: 4, emulated: true, transparent: true, text: "nop"},
+	0xd503201f: {size: 4, transparent: true, text: "nop"},
 	0xd503245f: {size: 4, transparent: true, text: "bti c"},
 	0xd50324df: {size: 4, transparent: true, text: "bti jc"},
 	0xd503233f: {size: 4, text: "paciasp"},
@@ -47,6 +47,9 @@ var patternsARM64 = []struct{ mask, value uint32 }{
 	{0x7e000000, 0x36000000}, // tbz, tbnz
 	{0x1f000000, 0x10000000}, // adr, adrp
 	{0xbf000000, 0x18000000}, // ldr literal, 32 and 64 bits
+	{0xfffffc1f, 0xd61f0000}, // br
+	{0xfffffc1f, 0xd63f0000}, // blr
+	{0xfffffc1f, 0xd65f0000}, // ret, but not retaa, where no probe can be
 }
 
 func emulatedARM64(word uint32) bool {

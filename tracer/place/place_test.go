@@ -50,6 +50,9 @@ func TestEntry(t *testing.T) {
 		{"ldr x1,[x0,#8] is an argument", arm, words(0xf9400401, 0xb4000041), 0, false},
 		{"ldr x9,[x0],#8 writes x0 back", arm, words(0xf8408409, 0xb4000049), 0, false},
 		{"adrp x9", arm, words(0x90000009), 0, true},
+		{"nop, then cbz x1: not every kernel simulates nop", arm, words(0xd503201f, 0xb4000041), 4, true},
+		{"ret", arm, words(0xd65f03c0), 0, true},
+		{"br x16", arm, words(0xd61f0200), 0, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
