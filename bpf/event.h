@@ -369,7 +369,7 @@ struct library_record {
  * While a poll function's path that consumes completions is tried: a hit at
  * it, with all the places where the addresses of queue and completion may be.
  */
-#define TRIAL_REGISTERS	16	/* in the machine's order: x86-64 rax rcx rdx rbx rsp rbp rsi rdi r8-r15 */
+#define TRIAL_REGISTERS	32	/* in the machine's order: x86-64 rax rcx rdx rbx rsp rbp rsi rdi r8-r15, 16 unused; arm64 x0-x30 sp */
 #define TRIAL_STACK	24	/* words from the stack pointer upwards */
 #define TRIAL_FRAME	24	/* words below the frame pointer, the last one nearest */
 struct trial_hit_record {

@@ -650,7 +650,7 @@ type RdmaTrialHitRecord struct {
 	WrId          uint64
 	Status        uint32
 	Pad           uint32
-	Registers     [16]uint64
+	Registers     [32]uint64
 	Stack         [24]uint64
 	Frame         [24]uint64
 }

@@ -154,7 +154,12 @@ static __always_inline void trial_poll(struct pt_regs *ctx, struct poll_state *p
 	R(0, ax) R(1, cx) R(2, dx) R(3, bx) R(4, sp) R(5, bp) R(6, si) R(7, di) \
 	R(8, r8) R(9, r9) R(10, r10) R(11, r11) R(12, r12) R(13, r13) R(14, r14) R(15, r15)
 #else
-#define TRIAL_EACH_REGISTER(R)	/* no path is looked for on this machine */
+#define TRIAL_EACH_REGISTER(R) \
+	R(0, regs[0]) R(1, regs[1]) R(2, regs[2]) R(3, regs[3]) R(4, regs[4]) R(5, regs[5]) R(6, regs[6]) R(7, regs[7]) \
+	R(8, regs[8]) R(9, regs[9]) R(10, regs[10]) R(11, regs[11]) R(12, regs[12]) R(13, regs[13]) R(14, regs[14]) \
+	R(15, regs[15]) R(16, regs[16]) R(17, regs[17]) R(18, regs[18]) R(19, regs[19]) R(20, regs[20]) R(21, regs[21]) \
+	R(22, regs[22]) R(23, regs[23]) R(24, regs[24]) R(25, regs[25]) R(26, regs[26]) R(27, regs[27]) R(28, regs[28]) \
+	R(29, regs[29]) R(30, regs[30]) R(31, sp)
 #endif
 
 static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
@@ -178,7 +183,7 @@ static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
 	rec->index = index;
 	rec->consumed_known = trial_consumed(ctx, p->cq, &rec->consumed, &mask);
 	trial_current(p, &rec->wr_id, &rec->status);
-#define TRIAL_COPY(i, reg) rec->registers[i] = ctx->reg;
+#define TRIAL_COPY(i, reg) rec->registers[i] = __PT_REGS_CAST(ctx)->reg;
 	TRIAL_EACH_REGISTER(TRIAL_COPY)
 	/* Where these fail the words stay 0: nothing is learned from them. */
 	bpf_probe_read_user(rec->stack, sizeof(rec->stack), (void *)PT_REGS_SP(ctx));
@@ -195,7 +200,7 @@ static __always_inline bool word_at(struct pt_regs *ctx, __u32 at, __u64 *word)
 	/* The comment differs for each, else the compiler makes one load of all, at an offset that the verifier rejects. */
 #define TRIAL_READ(i, reg) \
 	case i: { \
-		__u64 value = ctx->reg; \
+		__u64 value = __PT_REGS_CAST(ctx)->reg; \
 		asm volatile("/* " #reg " */" : "+r"(value)); \
 		*word = value; \
 		return true; \

@@ -7,10 +7,10 @@ import (
 
 // The snapshot that is taken at a candidate's hit while it is tried: registers
 // in the order of the machine's encoding (x86-64: rax, rcx, rdx, rbx, rsp, rbp,
-// rsi, rdi, r8 to r15), then words at the stack pointer and upwards, then words
+// rsi, rdi, r8 to r15, the rest unused; arm64: x0 to x30, sp), then words at the stack pointer and upwards, then words
 // below the frame pointer and downwards.
 const (
-	Registers  = 16
+	Registers  = 32
 	StackWords = 24
 	FrameWords = 24
 	Snapshot   = Registers + StackWords + FrameWords
@@ -31,19 +31,17 @@ type Call struct {
 // Location says where a value lies at the site: index into a Snapshot.
 type Location int
 
+// String numbers a register as the machine's encoding does: r3 is rbx, or x3.
 func (l Location) String() string {
 	switch {
 	case l < Registers:
-		return "%" + registerNames[l]
+		return fmt.Sprintf("r%d", int(l))
 	case l < Registers+StackWords:
-		return fmt.Sprintf("%d(%%rsp)", 8*(l-Registers))
+		return fmt.Sprintf("%d(sp)", 8*(l-Registers))
 	default:
-		return fmt.Sprintf("-%d(%%rbp)", 8*(l-Registers-StackWords+1))
+		return fmt.Sprintf("-%d(fp)", 8*(l-Registers-StackWords+1))
 	}
 }
-
-var registerNames = [Registers]string{"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"}
 
 // Learned says where the completion and its queue are found at every hit.
 type Learned struct {

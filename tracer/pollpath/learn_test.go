@@ -120,7 +120,7 @@ func TestLearnContradicted(t *testing.T) {
 }
 
 func TestLocationString(t *testing.T) {
-	for l, want := range map[Location]string{rbx: "%rbx", Registers: "0(%rsp)", Registers + 3: "24(%rsp)", Registers + StackWords: "-8(%rbp)"} {
+	for l, want := range map[Location]string{rbx: "r3", Registers: "0(sp)", Registers + 3: "24(sp)", Registers + StackWords: "-8(fp)"} {
 		if got := l.String(); got != want {
 			t.Errorf("%d: %s, want %s", int(l), got, want)
 		}
