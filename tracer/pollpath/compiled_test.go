@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -17,6 +18,17 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 )
+
+// extras are flags that change how functions and jumps look.
+var extras = map[string][]string{
+	"amd64": {"-fcf-protection=none", "-fcf-protection=full", "-fno-jump-tables", "-fPIC -fcf-protection=full -fomit-frame-pointer"},
+	"arm64": {"-mbranch-protection=none", "-mbranch-protection=standard", "-fno-jump-tables", "-fPIC -mgeneral-regs-only -fomit-frame-pointer"},
+}
+
+// resets: clang -Os lets start_poll return what another function did if that is an
+// error, and set its result to 0 anew if not, which the one that turns 0 into an error
+// looks like: it is refused.
+func resets(cc, opt string) bool { return cc+opt == "clang-Os" }
 
 // TestCompiled builds the polling pattern in every way that a distribution
 // might, counts hits of the proposed sites in the running program, and demands
@@ -31,14 +43,14 @@ func TestCompiled(t *testing.T) {
 			t.Fatalf("%s is needed: run make deps", cc)
 		}
 		for _, opt := range []string{"-O0", "-O1", "-O2", "-O3", "-Os"} {
-			for _, extra := range []string{"-fcf-protection=none", "-fcf-protection=full", "-fno-jump-tables", "-fPIC -fcf-protection=full -fomit-frame-pointer"} {
+			for _, extra := range extras[runtime.GOARCH] {
 				t.Run(cc+opt+" "+extra, func(t *testing.T) {
 					exe := filepath.Join(t.TempDir(), "poll")
 					args := append(strings.Fields(extra), opt, "-g0", "-o", exe, "testdata/poll.c")
 					if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 						t.Fatalf("%s: %v\n%s", cc, err, out)
 					}
-					counter.check(t, exe, cc+opt == "clang-Os")
+					counter.check(t, exe, resets(cc, opt))
 				})
 			}
 		}
@@ -81,9 +93,7 @@ func newHitCounter(t *testing.T) *hitCounter {
 	return &hitCounter{hits, prog}
 }
 
-// check the functions of a program. resets: start_poll returns what another function
-// did if that is an error, and sets its result to 0 anew if not, which the one that
-// turns 0 into an error looks like: it is refused.
+// check the functions of a program.
 func (c *hitCounter) check(t *testing.T, exe string, resets bool) {
 	c.checkFunction(t, exe, "poll_cq", Find)
 	if !resets {

@@ -11,6 +11,7 @@ const (
 	madeByCall         // it is what a function returned
 	madeZero
 	madeConstant // another one
+	madeMaybe    // it adds one, or not
 	makes
 	madeBefore = makes // it moves it
 )
@@ -45,6 +46,10 @@ func (g *graph) origins() (by [makes][]uint64) {
 		}
 		for _, p := range g.nodes[s.addr].preds {
 			n := g.nodes[p]
+			if g.zeroed(n, s.addr, s.p) {
+				found[madeZero][s.addr] = true
+				continue
+			}
 			froms, hows := g.trace(n, s.p)
 			for _, how := range hows {
 				found[how][n.addr] = true
@@ -58,6 +63,20 @@ func (g *graph) origins() (by [makes][]uint64) {
 		by[i] = sorted(found[i])
 	}
 	return by
+}
+
+// zeroed says that the value is 0 where the conditional jump n leads to the instruction
+// at to, which is reached in no other way: so it runs for a 0 only. clang returns what it
+// has compared.
+func (g *graph) zeroed(n *node, to uint64, p loc) bool {
+	if n.flow != flowCond || n.target == n.next() || to == g.entry || len(g.nodes[to].preds) != 1 {
+		return false
+	}
+	zero := n.zeroPassed
+	if n.target == to {
+		zero = n.zeroTaken
+	}
+	return zero != noReg && p.reg == zero && !p.mem
 }
 
 func sorted(set map[uint64]bool) []uint64 {
@@ -87,6 +106,9 @@ func (g *graph) trace(n *node, p loc) (froms []loc, hows []made) {
 	}
 	for _, v := range e.values {
 		from, how, goesOn := v.before(p.neg)
+		if len(e.values) > 1 && how != madeBefore {
+			how = perhaps[how]
+		}
 		if goesOn {
 			froms = append(froms, from)
 		}
@@ -96,6 +118,10 @@ func (g *graph) trace(n *node, p loc) (froms []loc, hows []made) {
 	}
 	return froms, hows
 }
+
+// perhaps is what an instruction makes that makes this under a condition: where it
+// runs nothing is known of the value.
+var perhaps = [makes]made{madeByRaise: madeMaybe}
 
 // before says where a value was that is the count, or is its negative.
 func (v *value) before(neg bool) (from loc, how made, goesOn bool) {

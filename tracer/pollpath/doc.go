@@ -11,5 +11,7 @@
 // shows to be in it. The returned count is followed
 // backwards from every ret through moves to the instructions that raise it.
 // After each of these, the first emulated instruction that no path reaches
-// without a raise is a site: on Debian's libmlx5 the jcc of the loop's latch.
+// without a raise is a site: on Debian's libmlx5 the jcc of the loop's latch. What
+// an instruction does is told by a decoder for each machine (x86.go, arm64.go), all
+// else knows none.
 package pollpath

@@ -130,11 +130,23 @@ func TestFindErrors(t *testing.T) {
 // FuzzFind: any bytes give candidates at instruction boundaries of the graph, no
 // instruction of which reaches over a site, or an error.
 func FuzzFind(f *testing.F) {
-	f.Add([]byte{0x31, 0xc0, 0x83, 0xc0, 0x01, 0x39, 0xf0, 0x75, 0xf9, 0xc3})
-	f.Add([]byte{0xff, 0xe0})
-	f.Add([]byte{0x31, 0xc0, 0x74, 0x01, 0xb9, 0xff, 0xc0, 0x90, 0x90, 0xc3})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Add([]byte{0x31, 0xc0, 0x83, 0xc0, 0x01, 0x39, 0xf0, 0x75, 0xf9, 0xc3}, false)
+	f.Add([]byte{0xff, 0xe0}, false)
+	f.Add([]byte{0x31, 0xc0, 0x74, 0x01, 0xb9, 0xff, 0xc0, 0x90, 0x90, 0xc3}, false)
+	for _, words := range [][]uint32{
+		{0x52800000, 0x34000061, 0x11000400, 0x14000001, 0xd65f03c0},
+		{0x52800000, 0x7100003f, 0x1a801400, 0xd65f03c0},
+		{0x35000068, 0x2a0803e0, 0x14000002, 0x52800040, 0xd65f03c0},
+		{0x52800000, 0x7100087f, 0x54000088, 0xb8a35844, 0x8b040044, 0xd61f0080, 0xd65f03c0}, // a table
+		{0x52800000, 0x74000041, 0x11000400, 0xd65f03c0},
+	} {
+		f.Add(bytesOf(words), true)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, arm bool) {
 		im := imageOfBytes(b)
+		if arm {
+			im.Machine = elf.EM_AARCH64
+		}
 		counts, _ := Find(im, 0)
 		currents, _ := FindCurrent(im, 0)
 		for _, x := range append(counts, currents...) {
@@ -142,8 +154,8 @@ func FuzzFind(f *testing.F) {
 				t.Fatal("a candidate without a site")
 			}
 			for _, s := range x.Sites {
-				if s >= uint64(len(b)) {
-					t.Fatalf("site %#x lies outside the code", s)
+				if s >= uint64(len(b)) || arm && s%4 != 0 {
+					t.Fatalf("site %#x is no place in the code", s)
 				}
 				checkBoundary(t, im, s)
 			}

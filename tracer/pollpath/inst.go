@@ -46,6 +46,8 @@ type inst struct {
 	compare below // its flags tell whether the low bits of a register are below, or at most, the max
 	// taken and passed are what a conditional jump tells of those compared.
 	taken, passed order
+	// zeroTaken and zeroPassed are a register that holds 0 where it was taken, or not.
+	zeroTaken, zeroPassed reg
 }
 
 // effect is that dst becomes one of the values. Of a register it writes some bits.
@@ -134,7 +136,7 @@ type isa struct {
 	scratch, returned map[reg]bool
 }
 
-var isas = map[elf.Machine]*isa{elf.EM_X86_64: &x86}
+var isas = map[elf.Machine]*isa{elf.EM_X86_64: &x86, elf.EM_AARCH64: &arm64}
 
 func regs(numbers ...int) map[reg]bool {
 	set := map[reg]bool{}

@@ -48,13 +48,18 @@ type kind struct {
 
 var (
 	countOf = kind{
-		steps: func(_ *graph, by [makes][]uint64) []uint64 { return by[madeByRaise] },
+		steps: func(_ *graph, by [makes][]uint64) []uint64 {
+			if len(by[madeMaybe]) > 0 {
+				return nil
+			}
+			return by[madeByRaise]
+		},
 		what:  "the count is raised",
 		wraps: func(*graph, [makes][]uint64) bool { return true },
 	}
 	resultOf = kind{
 		steps: func(g *graph, by [makes][]uint64) []uint64 {
-			if len(by[madeOtherwise])+len(by[madeByCall])+len(by[madeByRaise]) > 0 || g.unresolved > 0 {
+			if len(by[madeOtherwise])+len(by[madeByCall])+len(by[madeByRaise])+len(by[madeMaybe]) > 0 || g.unresolved > 0 {
 				return nil
 			}
 			return by[madeZero]
@@ -63,7 +68,7 @@ var (
 		// libirdma's returns 0 where the other one returned 1, and ENOENT for 0. An error
 		// of its own, as for attributes that it does not know, makes no difference.
 		wraps: func(g *graph, by [makes][]uint64) bool {
-			return len(by[madeZero])+len(by[madeByRaise])+g.unresolved == 0
+			return len(by[madeZero])+len(by[madeByRaise])+len(by[madeMaybe])+g.unresolved == 0
 		},
 	}
 )
@@ -150,6 +155,9 @@ func (g *graph) reach(addr uint64, blocked map[uint64]bool) map[uint64]bool {
 // emulatedAfter is the first emulated instruction on the straight line after
 // the step, provided that no path reaches it without one.
 func (g *graph) emulatedAfter(step uint64, before map[uint64]bool) (uint64, bool) {
+	if g.nodes[step].flow != flowNext {
+		return 0, false
+	}
 	addr := g.nodes[step].next()
 	for range 32 {
 		n := g.nodes[addr]

@@ -6,18 +6,43 @@ import (
 	"testing"
 )
 
-// TestTables: a jump table is followed to its end, which only a compare of the
-// index tells, and not at all where there is none. See testdata/tables.S.
-func TestTables(t *testing.T) {
-	lib := filepath.Join(t.TempDir(), "tables.so")
-	if out, err := exec.Command("gcc", "-shared", "-nostdlib", "-o", lib, "testdata/tables.S").CombinedOutput(); err != nil {
-		t.Fatalf("gcc is needed (make deps): %v\n%s", err, out)
+// build links a library for a machine, on any.
+func build(t *testing.T, machine, source string, flags ...string) string {
+	t.Helper()
+	lib := filepath.Join(t.TempDir(), machine+".so")
+	args := append([]string{"--target=" + machine + "-linux-gnu", "-ffreestanding", "-fasynchronous-unwind-tables", "-nostdlib",
+		"-fuse-ld=lld", "-shared", "-g0", "-o", lib}, flags...)
+	if out, err := exec.Command("clang", append(args, source)...).CombinedOutput(); err != nil {
+		t.Fatalf("clang and lld are needed (make deps): %v\n%s", err, out)
 	}
-	im := imageOf(t, lib)
-	for name, entries := range map[string]int{
-		"bounded": 3, "shifted": 3, "looped": 3, "both": 3,
-		"unbounded": 0, "other": 0, "one_way": 0, "anew": 0, "above": 0, "signed": 0, "flags": 0, "part": 0, "two": 0, "out": 0,
-	} {
+	return lib
+}
+
+// TestTables: a jump table is followed to its end, which only a compare of the
+// index tells, and not at all where there is none. See testdata/tables*.S.
+func TestTables(t *testing.T) {
+	none := []string{"unbounded", "other", "one_way", "anew", "above", "signed", "flags", "part", "two", "out"}
+	t.Run("x86-64", func(t *testing.T) {
+		lib := build(t, "x86_64", "testdata/tables.S")
+		im := imageOf(t, lib)
+		checkTables(t, lib, im, []string{"bounded", "shifted", "looped", "both"}, none)
+		if c, err := Find(im, symbol(t, lib, "inside").Value); err == nil {
+			t.Errorf("an instruction in another: %+v", c)
+		}
+	})
+	t.Run("arm64", func(t *testing.T) {
+		lib := build(t, "aarch64", "testdata/tables_arm64.S")
+		checkTables(t, lib, imageOf(t, lib), []string{"bounded", "bytes", "halves", "eights", "shifted", "marked", "looped"}, none)
+	})
+}
+
+// checkTables: some functions have a table of three entries that is followed.
+func checkTables(t *testing.T, lib string, im Image, followed, none []string) {
+	for i, name := range append(followed, none...) {
+		entries := 0
+		if i < len(followed) {
+			entries = 3
+		}
 		t.Run(name, func(t *testing.T) {
 			entry := symbol(t, lib, name).Value
 			g, err := explore(im, entry)
@@ -37,8 +62,5 @@ func TestTables(t *testing.T) {
 				t.Errorf("candidates %+v, %v", c, err)
 			}
 		})
-	}
-	if c, err := Find(im, symbol(t, lib, "inside").Value); err == nil {
-		t.Errorf("an instruction in another: %+v", c)
 	}
 }

@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"io/fs"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,15 +15,10 @@ import (
 	"github.com/rdmatrace/rdmatrace/event"
 )
 
-// analysed: the code of poll functions is, so that the place is known where completions
-// are consumed. On arm64 it is not.
-const analysed = runtime.GOARCH == "amd64"
-
 // TestEmptyPolls traces a program that polls busily. Once it is known where
 // librxe's poll function consumes completions, nothing runs at its entry and its
-// return any more, however often the queue is found empty. Where its code is not
-// analysed, both stay, and the report says so. It counts what the program did, and
-// knows when the kernel wrote each completion, all along.
+// return any more, however often the queue is found empty. The report counts what
+// the program did, and knows when the kernel wrote each completion, all along.
 func TestEmptyPolls(t *testing.T) {
 	inGuest(t)
 	counting, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
@@ -36,9 +30,7 @@ func TestEmptyPolls(t *testing.T) {
 	p := startPair(t, c.argv)
 	tr := startTrace(t, "-p", strconv.Itoa(p.client.Process.Pid))
 	p.relay.release()
-	if analysed {
-		noEntries(t, p.client)
-	}
+	noEntries(t, p.client)
 	p.client.wait(t)
 	p.server.wait(t)
 	got := tr.result(t)
@@ -52,12 +44,10 @@ func TestEmptyPolls(t *testing.T) {
 	}
 	written(t, got)
 	exact(t, &c, got)
-	says, result := "empty polls cost nothing", "no hits, once the path that consumes completions is learned"
-	if !analysed {
-		says, result = "empty polls cost two traps each", "two traps each: the code of arm64 is not analysed"
-	}
-	if !slices.ContainsFunc(got.ctx.Costs, func(n string) bool { return strings.Contains(n, says) && strings.Contains(n, "librxe") }) {
-		t.Errorf("it does not say that %s: %q", says, got.ctx.Costs)
+	if !slices.ContainsFunc(got.ctx.Costs, func(n string) bool {
+		return strings.Contains(n, "empty polls cost nothing") && strings.Contains(n, "librxe")
+	}) {
+		t.Errorf("it does not say that empty polls cost nothing: %q", got.ctx.Costs)
 	}
 	unplaced := 0
 	for i := range got.events {
@@ -78,7 +68,7 @@ func TestEmptyPolls(t *testing.T) {
 			t.Errorf("lost: %+v", e.Loss)
 		}
 	}
-	feature("empty polls of librxe", "%s", result)
+	feature("empty polls of librxe", "no hits, once the path that consumes completions is learned")
 }
 
 // noEntries waits until a client's completions are seen without its polls' entries and returns.

@@ -5,11 +5,10 @@
  * be counted.  Prints the address of poll_cq, waits for a line on stdin, then
  * polls: EMPTY times with nothing there, and until COMPLETIONS were reaped; with
  * a third argument by start_poll or next_poll, which make one the current one.
+ * Freestanding (-ffreestanding), it is the three functions alone.
  */
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct wc {
 	uint64_t wr_id;
@@ -169,6 +168,11 @@ int next_poll(struct cq *cq, const uint32_t *unused)
 	return e ? parse_lazy(cq, e) : 2;
 }
 
+#if __STDC_HOSTED__
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* Through a pointer, as ops->poll_cq is called: no copy may be inlined into main. */
 static int (*volatile poll)(struct cq *, int, struct wc *) = poll_cq;
 static int (*volatile poll_one_ex)(struct cq *, const uint32_t *);
@@ -232,3 +236,4 @@ int main(int argc, char **argv)
 	printf("%u\n", reaped);
 	return 0;
 }
+#endif
