@@ -82,7 +82,7 @@ func (w *walker) ranBefore(th *thread, begin, end uint64) (ns uint64) {
 	w.doings(th, begin, end)
 	w.before, w.segments = w.segments, out
 	for i := range w.before {
-		if s := &w.before[i]; s.tid == th.tid && s.cause == LatePoll {
+		if s := &w.before[i]; s.tid == th.tid && isRunning(s.cause) {
 			ns += s.end - s.begin
 		}
 	}

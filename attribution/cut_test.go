@@ -420,6 +420,13 @@ var cuts = []struct {
 		want: "submit 10-12, unsplit 12-24, probe 24-36, late-poll 36-50, reap 50-60",
 	},
 	{
+		name:      "what the thread runs before its post ends leaves a trap behind as well",
+		postBegin: 30, postEnd: 45, done: 50, reap: 60, pollBegin: 58,
+		stepped: 16000,
+		tape: func(t *tape) { t.armTrap(worker, 10, event.ArmStepped) },
+		want: "submit 30-45, unsplit 45-50, late-poll 50-58, reap 58-60",
+	},
+	{
 		name:      "a trap that is over, or of another thread, or that cost nothing known, leaves nothing",
 		postBegin: 10, postEnd: 12, done: 40, reap: 60, pollBegin: 50,
 		stepped: 16000,

@@ -8,8 +8,9 @@ import (
 )
 
 // signals turns SIGINT, SIGTERM and SIGHUP into the end of a context, once. The next
-// one ends the process at once, after unfinished files were removed. SIGHUP comes as a
-// terminal goes, such as that of a connection that breaks: what was traced is still good.
+// SIGINT or SIGTERM ends the process at once, after unfinished files were removed. SIGHUP comes
+// as a terminal goes, such as that of a connection that breaks: what was traced is still good.
+// It comes twice then, from an interactive shell and, as that ends, from the kernel.
 type signals struct {
 	ch    chan os.Signal
 	asked chan struct{} // closed by the first one
@@ -38,7 +39,10 @@ func watchSignals(ctx context.Context, patient bool, abort func()) (context.Cont
 			close(s.asked)
 			cancel()
 		}
-		if sig, ok := <-s.ch; ok {
+		for sig := range s.ch {
+			if patient && sig == syscall.SIGHUP {
+				continue
+			}
 			abort()
 			die(sig, ignored && sig == os.Interrupt)
 		}

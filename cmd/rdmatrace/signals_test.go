@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ func TestIgnoredSignalEnds(t *testing.T) {
 }
 
 // A terminal that goes away ends a trace as Ctrl-C does, so that its files are finished;
-// under nohup it is no matter.
+// under nohup it is no matter. The hangup that comes once more discards nothing, as SIGTERM does.
 func TestHangup(t *testing.T) {
 	const child = "RDMATRACE_TEST_HANGUP"
 	if os.Getenv(child) != "" {
@@ -41,14 +43,20 @@ func TestHangup(t *testing.T) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}
 		<-ctx.Done()
-		os.Exit(int(sig.first.(syscall.Signal)))
+		fmt.Print(int(sig.first.(syscall.Signal)))
+		_ = syscall.Kill(os.Getpid(), syscall.SIGHUP)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		select {}
 	}
 	for ignore, want := range map[string]syscall.Signal{"": syscall.SIGHUP, "trap '' HUP; ": syscall.SIGTERM} {
 		cmd := exec.Command("sh", "-c", ignore+`exec "$0" -test.run='^TestHangup$'`, os.Args[0])
 		cmd.Env = append(os.Environ(), child+"=1")
-		err := cmd.Run()
-		if got := cmd.ProcessState.ExitCode(); got != int(want) {
-			t.Errorf("%q: %v, not asked to stop by %v", ignore, err, want)
+		first, err := cmd.Output()
+		if string(first) != strconv.Itoa(int(want)) {
+			t.Errorf("%q: asked to stop by signal %s, want %d", ignore, first, want)
+		}
+		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+			t.Errorf("%q: ended by %v, want %v", ignore, err, syscall.SIGTERM)
 		}
 	}
 }
