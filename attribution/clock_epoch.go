@@ -97,6 +97,7 @@ func (e *epoch) merge(later *epoch, rate uint64) {
 	if later.near > 0 {
 		e.bindSecond(later.second, later.near, rate)
 	}
+	e.dense = e.isDense(rate)
 	e.end = later.end
 	e.rateLow = max(e.rateLow, later.rateLow)
 	e.rateHigh = min(e.rateHigh, later.rateHigh)

@@ -423,8 +423,8 @@ var cuts = []struct {
 		name:      "what the thread runs before its post ends leaves a trap behind as well",
 		postBegin: 30, postEnd: 45, done: 50, reap: 60, pollBegin: 58,
 		stepped: 16000,
-		tape: func(t *tape) { t.armTrap(worker, 10, event.ArmStepped) },
-		want: "submit 30-45, unsplit 45-50, late-poll 50-58, reap 58-60",
+		tape:    func(t *tape) { t.armTrap(worker, 10, event.ArmStepped) },
+		want:    "submit 30-45, unsplit 45-50, late-poll 50-58, reap 58-60",
 	},
 	{
 		name:      "a trap that is over, or of another thread, or that cost nothing known, leaves nothing",

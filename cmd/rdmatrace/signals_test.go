@@ -48,6 +48,7 @@ func TestHangup(t *testing.T) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		select {}
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // ignored by whoever started us, it would be by sh
 	for ignore, want := range map[string]syscall.Signal{"": syscall.SIGHUP, "trap '' HUP; ": syscall.SIGTERM} {
 		cmd := exec.Command("sh", "-c", ignore+`exec "$0" -test.run='^TestHangup$'`, os.Args[0])
 		cmd.Env = append(os.Environ(), child+"=1")

@@ -133,19 +133,26 @@ func stretches(t *testing.T, got *traced) (out []stretch) {
 	return out
 }
 
+// endOfDoubt is where the host begins to be charged for a completion: behind the first
+// stretch of wire, and of what may be. 0: there is none.
+func endOfDoubt(segments []attribution.Segment) (end uint64) {
+	for _, s := range segments {
+		if c := s.Cause.Class(); c == attribution.Wire || c == attribution.Undecided {
+			end = s.End
+		} else if end > 0 {
+			break
+		}
+	}
+	return end
+}
+
 // doneAt is when the completions of each poll were written.
 func doneAt(t *testing.T, got *traced) map[reaping][]uint64 {
 	t.Helper()
 	own := map[reaping][]uint64{}
 	outcome.Observe(got.events, got.ctx, func(w *attribution.WR, segments []attribution.Segment) {
 		r := reaping{w.QPNum, w.Reap, strings.HasPrefix(w.Op, "RECV")}
-		from := w.Done
-		for _, s := range segments { // of a done in doubt, to the doubt's end
-			if c := s.Cause.Class(); c == attribution.Wire || c == attribution.Undecided {
-				from = max(from, s.End)
-			}
-		}
-		own[r] = append(own[r], from)
+		own[r] = append(own[r], max(w.Done, endOfDoubt(segments)))
 	})
 	out := map[reaping][]uint64{}
 	missed := unseenEntries(got)

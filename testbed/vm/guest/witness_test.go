@@ -109,6 +109,7 @@ func (j *judgement) here(says func(*witness.Recording, *stretch) uint64) (ns, st
 		for place := range said[1:] {
 			off := said[place] - said[place+1]
 			switch {
+			case place == 0: // what comes later has both at once
 			case math.Abs(off) > stoodNS:
 				stood += math.Abs(off)
 			case place == before-1 || place == before+1:
