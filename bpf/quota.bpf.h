@@ -66,8 +66,10 @@ static __always_inline void waiter_remove(struct cpu_state *c, struct thread *t)
 {
 	struct waiter *w = waiter_slot(c, t->waiter_slot);
 
+	if (!t->waiter)
+		return; /* without a place: what was told of it holds */
 	t->throttled = 0;
-	if (t->waiter && w->task == t->waiter) {
+	if (w->task == t->waiter) {
 		t->throttled = w->throttled; /* it may wait on, for another CPU */
 		w->task = 0;
 	}

@@ -191,7 +191,7 @@ static __always_inline void trial_hit(struct pt_regs *ctx, struct poll_state *p)
 	out_submit(&o, rec);
 }
 
-/* The word that a trial_hit_record would have at index at. */
+/* The word at index at of a pollpath.Snapshot: registers, the stack upwards, and downwards below the frame pointer. */
 static __always_inline bool word_at(struct pt_regs *ctx, __u32 at, __u64 *word)
 {
 	__u64 address;
@@ -213,7 +213,7 @@ static __always_inline bool word_at(struct pt_regs *ctx, __u32 at, __u64 *word)
 	if (at < TRIAL_STACK)
 		address = PT_REGS_SP(ctx) + 8 * at;
 	else
-		address = PT_REGS_FP(ctx) - 8 * (TRIAL_FRAME + TRIAL_STACK - at);
+		address = PT_REGS_FP(ctx) - 8 * (at - TRIAL_STACK + 1);
 	return !bpf_probe_read_user(word, sizeof(*word), (void *)address);
 }
 

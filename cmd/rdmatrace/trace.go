@@ -185,7 +185,8 @@ func (t *tracing) finishCapture(last *event.Context) error {
 }
 
 // await waits for the program that was started and says how it ended. A signal
-// that asked rdmatrace to stop is passed on, unless the terminal has sent it to both.
+// that asked rdmatrace to stop is passed on, unless the terminal has sent it to both; a
+// hangup may come twice, as it does from a terminal anyway.
 func (c *command) await(p *tracer.Command, sig *signals) {
 	select {
 	case <-p.Done():

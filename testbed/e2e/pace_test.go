@@ -36,7 +36,7 @@ func (c paced) run(t *trial, _ matrix) {
 	p := d.pair(t.T, c.tool, "-s", "64", "-n", "10000000")
 	tr := attach(t.T, p.client, strings.Fields(c.trace)...)
 	ends := func(e *event.Event) bool { return e.Kind == event.KindPause && e.Flags&event.PauseEnd != 0 }
-	waitEvery(t.T, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 2 })
+	waitEvery(t.T, 500*time.Millisecond, "some pauses", func() bool { return outcome.Count(tr.capture, ends) >= 3 })
 	if c.builders { // proving goes on over pauses
 		read := func(e *event.Event) bool {
 			return e.Kind == event.KindPostEnd && e.Flags&event.WRBuilder != 0 && e.Verb.Count > 0 && e.Verb.Traps <= 3

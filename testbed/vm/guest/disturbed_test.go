@@ -38,6 +38,7 @@ func (r *report) both(name string) (ns int64, who []string) {
 // TestRealtimeHog: a client that a task of higher priority takes off its CPU is
 // preempted by that task.
 func TestRealtimeHog(t *testing.T) {
+	inGuest(t)
 	// By the clock, however slow the CPU: what else is to run there, as rdmatrace begins, has its turns.
 	hog := command(binary(t, "vm-duty"), "10000", "30000")
 	got := disturbed(t, func(t *testing.T, client int) {
