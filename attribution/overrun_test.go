@@ -15,7 +15,10 @@ func TestDepthAfterOverrun(t *testing.T) {
 	tp.post(worker, 1000, 1001, wr{id: 7, wqe: 5})
 	tp.reap(worker, 1019, 1020, event.Verb{WRID: 7, WQE: 5}, event.CompletionWQEValid)
 	_, rec := tp.play(t, Config{})
-	if len(rec.wrs) != 1 || rec.wrs[0].depth != 0 {
-		t.Errorf("%d work requests, the first at a depth of %d; want one at 0", len(rec.wrs), rec.wrs[0].depth)
+	if len(rec.wrs) != 1 {
+		t.Fatalf("%d work requests, want one", len(rec.wrs))
+	}
+	if d := rec.wrs[0].depth; d != 0 {
+		t.Errorf("at a depth of %d, want 0", d)
 	}
 }
