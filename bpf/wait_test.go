@@ -52,6 +52,21 @@ func onThread(k *taker, f func()) (tid int, ended chan struct{}) {
 	return <-tids, ended
 }
 
+// besideRival runs f on a thread of CPU 0, to its end, while another is busy there.
+func besideRival(k *taker, f func()) (tid int) {
+	k.Helper()
+	var over atomic.Bool
+	_, rival := onThread(k, func() {
+		for !over.Load() {
+		}
+	})
+	tid, ended := onThread(k, f)
+	<-ended
+	over.Store(true)
+	<-rival
+	return tid
+}
+
 // unseen has the thread that calls, on CPU 0, be one that waits for it, throttled, as if
 // its switch-in had not been seen.
 func (k *taker) unseen() { k.waits(1) }
@@ -161,18 +176,10 @@ func TestUnseenWaitIsAnother(t *testing.T) {
 	const quotaEnd = 2
 	k := newTaker(t, RdmaProgSchedSwitch)
 	k.tracepoint(RdmaProgSchedSwitch)
-	var over atomic.Bool
-	_, rival := onThread(k, func() {
-		for !over.Load() {
-		}
-	})
-	tid, ended := onThread(k, func() {
+	tid := besideRival(k, func() {
 		k.unseen()
 		k.takenOff()
 	})
-	<-ended
-	over.Store(true)
-	<-rival
 	// What comes after the first is told of the new wait.
 	if raw := k.recordsOf(RdmaRecordKindRECORD_QUOTA, tid); len(raw) > 0 {
 		if h := (*RdmaRecordHeader)(unsafe.Pointer(&raw[0][0])); h.Flags == quotaEnd {
@@ -186,17 +193,9 @@ func TestUnseenWaitIsAnother(t *testing.T) {
 func TestPlaceOfPreemptedEnd(t *testing.T) {
 	k := newTaker(t, RdmaProgSchedSwitch)
 	k.tracepoint(RdmaProgSchedSwitch)
-	var over atomic.Bool
-	_, rival := onThread(k, func() {
-		for !over.Load() {
-		}
-	})
-	_, ended := onThread(k, func() {
+	besideRival(k, func() {
 		k.waits(0)
 		k.takenOff()
 	})
-	<-ended
-	over.Store(true)
-	<-rival
 	k.free(t)
 }
